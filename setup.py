@@ -1,7 +1,7 @@
 """Finds the packages; everything else stands in pyproject.toml.
 
-``derivations/`` is installed as ``odekit_derivations``. Packages under a mapped name are found here,
-since pyproject.toml could only list them one by one.
+``derivations/`` is installed as ``odekit_derivations``. Packages under a mapped name are found
+here, since pyproject.toml could only list them one by one.
 """
 
 from setuptools import find_packages, setup

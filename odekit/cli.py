@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
-# Typer exports the subclasses of Click's root error but, since it carries its own Click, not the root.
+# Typer carries its own Click and exports subclasses of the root error, not the root itself.
 _ClickError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 app = typer.Typer(
     name="odekit",
-    help="Exact gradient-flow ODEs of learning models: derive, solve, reproduce.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -72,14 +71,21 @@ def _say(message: str, code: int) -> int:
     return code
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     kind = "" if issubclass(category, OdekitWarning) else f"{category.__name__}: "
     print(f"odekit: warning: {kind}{message}", file=sys.stderr)
 
 
 @contextlib.contextmanager
 def _listener(count: int) -> Iterator[Callable[[str, str], None]]:
-    """Show what each of several named jobs is doing, on stderr: live on a terminal, else line by line."""
+    """Show on stderr what several named jobs are doing: live on a terminal, else line by line."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -128,8 +134,10 @@ def _print_json(content: Any) -> None:
 
 
 @app.callback()
-def _root() -> None:
+def _root(context: typer.Context) -> None:
     """Exact gradient-flow ODEs of learning models: derive, solve, reproduce."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 @app.command()

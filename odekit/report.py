@@ -15,12 +15,14 @@ from odekit.reproduce.targets import Target
 
 __all__ = ["write_report"]
 
-_LARGEST_SVG = 1_500_000  # bytes; past that the PNG is embedded, so that the page stays quick to open
+_LARGEST_SVG = (
+    1_500_000  # bytes; past that the PNG is embedded, so that the page stays quick to open
+)
 _ROWS_SHOWN = 40
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1d2330; --soft: #5b6478; --paper: #fbfbf9; --card: #ffffff;
-  --line: #dfe1e6; --accent: #1f5fa8; --bad: #a8321f; }
+:root { color-scheme: light dark; --ink: #1d2330; --soft: #5b6478; --paper: #fbfbf9;
+  --card: #ffffff; --line: #dfe1e6; --accent: #1f5fa8; --bad: #a8321f; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e8ee; --soft: #a2abbd; --paper: #14171d;
   --card: #1c2028; --line: #343a46; --accent: #7fb2ee; --bad: #f0917f; } }
 * { box-sizing: border-box; }
@@ -75,7 +77,8 @@ def write_report(
     kept = [t for t in earlier if t.name not in ran and (folder / f"{t.name}.json").is_file()]
     sections += [_section(Outcome(target, 0.0), folder) for target in kept]
     contents = "".join(
-        f'<li><a href="#{_anchor(t)}">{escape(t.name)}</a> <span class="soft">{escape(t.title)}</span></li>'
+        f'<li><a href="#{_anchor(t)}">{escape(t.name)}</a> '
+        f'<span class="soft">{escape(t.title)}</span></li>'
         for t in [*(outcome.target for outcome in outcomes), *kept]
     )
     failures = sum(outcome.error is not None for outcome in outcomes)
@@ -140,7 +143,7 @@ def _provenance(meta: Mapping[str, Any]) -> str:
 
 
 def _numbers(record: Mapping[str, Any], target: Target) -> str:
-    """Scalars in one table, lists of records in tables of their own, longer arrays by their size."""
+    """Scalars in one table, lists of records in tables of their own, other arrays by size."""
     scalars = {name: value for name, value in record.items() if not isinstance(value, list | dict)}
     tables = {name: value for name, value in record.items() if _is_table(value)}
     others = {n: v for n, v in record.items() if n not in scalars and n not in tables}
@@ -177,9 +180,8 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     body = "".join(
         "<tr>" + "".join(_cell(value) for value in row.values()) + "</tr>" for row in rows
     )
-    return (
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide">{table}</div>'
 
 
 def _cell(value: Any) -> str:

@@ -16,7 +16,15 @@ from typing import Any
 from odekit.errors import InputError
 from odekit.reproduce.targets import Picture, Target
 
-__all__ = ["atomic", "plain", "remove", "versions", "writable_folder", "write_json", "write_picture"]
+__all__ = [
+    "atomic",
+    "plain",
+    "remove",
+    "versions",
+    "writable_folder",
+    "write_json",
+    "write_picture",
+]
 
 SUFFIXES = (".png", ".svg", ".json")
 _LIBRARIES = ("odekit", "numpy", "scipy", "sympy", "numba", "matplotlib")

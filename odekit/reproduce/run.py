@@ -93,7 +93,7 @@ def run(
     if count <= 1:
         return tuple(_draw(target, folder, quick, partial(tell, target.name)) for target in targets)
     outcomes = _in_processes(targets, folder, quick, count, tell)
-    # A process that dies takes its neighbours' work with it: each of those gets a process of its own.
+    # A process that dies takes its neighbours' work with it: each of those is drawn on its own.
     for target in targets:
         if target.name not in outcomes:
             outcomes |= _in_processes([target], folder, quick, 1, tell)
@@ -106,7 +106,7 @@ def run(
 def _in_processes(
     targets: Sequence[Target], folder: Path, quick: bool, count: int, tell: Listener
 ) -> dict[str, Outcome]:
-    # Spawned, not forked: the parent may hold threads (a progress bar, BLAS), which do not survive a fork.
+    # Spawned, not forked: the parent may hold threads (a progress bar, BLAS), which a fork loses.
     context = multiprocessing.get_context("spawn")
     messages = context.Queue()
     outcomes: dict[str, Outcome] = {}

@@ -84,8 +84,8 @@ def discover() -> dict[str, Target]:
     Returns
     -------
     dict
-        Target by name, papers in alphabetical order and targets in their paper's order. A derivation
-        that cannot be imported is left out with an `OdekitWarning`.
+        Target by name, papers in alphabetical order and targets in their paper's order. A
+        derivation that cannot be imported is left out with an `OdekitWarning`.
     """
     found: dict[str, Target] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
@@ -129,9 +129,8 @@ def choose(names: Sequence[str], known: Mapping[str, Target]) -> tuple[Target, .
     if not names:
         chosen = {t.name: t for t in known.values() if t.paper == MAIN_PAPER and t.main}
         if not chosen:
-            raise InputError(
-                f"No main target of {MAIN_PAPER} is installed; name one of: {', '.join(known) or 'none'}."
-            )
+            listed = ", ".join(known) or "none"
+            raise InputError(f"No main target of {MAIN_PAPER} is installed; name one of: {listed}.")
     papers = dict.fromkeys(target.paper for target in known.values())
     for name in names:
         if name == "all":
