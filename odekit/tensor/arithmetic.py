@@ -1,0 +1,63 @@
+"""Operators shared by tensors and expressions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from odekit.tensor.expression import TensorExpr
+
+
+class Arithmetic:
+    """Gives ``+ - * / ** @`` and ``.T`` to anything with `as_expression`."""
+
+    # SymPy hands the operation over to an operand of higher priority, NumPy to one without ufuncs.
+    _op_priority = 100.0
+    __array_ufunc__ = None
+
+    def as_expression(self) -> TensorExpr:
+        """The value as an expression."""
+        raise TypeError(f"{type(self).__name__} gives no expression")
+
+    def __add__(self, other: Any) -> TensorExpr:
+        return self.as_expression().plus(other)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> TensorExpr:
+        return self.as_expression().times(-1)
+
+    def __sub__(self, other: Any) -> TensorExpr:
+        return self.as_expression().plus(_negative(other))
+
+    def __rsub__(self, other: Any) -> TensorExpr:
+        return (-self).plus(other)
+
+    def __mul__(self, other: Any) -> TensorExpr:
+        return self.as_expression().times(other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> TensorExpr:
+        return self.as_expression().divided_by(other)
+
+    def __rtruediv__(self, other: Any) -> TensorExpr:
+        return self.as_expression().inverted(other)
+
+    def __pow__(self, exponent: int) -> TensorExpr:
+        return self.as_expression().power(exponent)
+
+    def __matmul__(self, other: Any) -> TensorExpr:
+        from odekit.tensor.einsum import matrix_product
+
+        return matrix_product(self, other)
+
+    @property
+    def T(self) -> TensorExpr:  # noqa: N802 - the name NumPy users expect
+        """The transpose: axes in reversed order."""
+        expression = self.as_expression()
+        return expression.transpose(tuple(reversed(range(expression.rank))))
+
+
+def _negative(value: Any) -> Any:
+    return -value
