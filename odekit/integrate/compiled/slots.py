@@ -1,0 +1,54 @@
+"""Where a run keeps its state between calls of a compiled loop.
+
+A compiled loop is a plain function: everything that it must remember from one call to the next
+(time, step size, the controller's memory, counters) lives in two small arrays, so that a run
+can be stopped after any step and continued with the very same floating-point numbers.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+# Slots of `clock`, float64 (CLOCK_SIZE,). Time in the field's own unit.
+T = 0  # time of the state `y`
+T_END = 1  # end of the run; never stepped over
+H = 2  # step to try next; 0 asks for the initial step to be found
+LOG_ERROR = 3  # natural logarithm of the error norm of the last accepted step
+RTOL = 4  # relative tolerance
+H_MAX = 5  # largest step allowed
+H_MIN = 6  # smallest step allowed, on top of 16 roundings of t
+BLOW_UP = 7  # largest |y_i| allowed
+RADIUS = 8  # spectral radius of the Jacobian as last estimated, 1/time; 0 = unknown
+H_LAST = 9  # last accepted step
+CLOCK_SIZE = 12
+
+# Slots of `counts`, int64 (COUNTS_SIZE,).
+STARTED = 0  # 1 once f(t, y) is in the workspace
+STEPS = 1  # accepted steps
+REJECTED = 2  # rejected steps
+RHS = 3  # calls of the right-hand side
+JACOBIANS = 4  # calls of the Jacobian
+FACTORS = 5  # matrix factorisations
+FILLED = 6  # rows of `y_out` that are filled
+RECORDED = 7  # rows of the step record that are filled
+MAX_STEPS = 8  # limit of accepted plus rejected steps
+STREAK = 9  # consecutive looks that found the step limited by stability
+PATIENCE = 10  # 0: never report "stiff"; else report when so many more steps would be needed
+FAILED = 11  # rejections in a row
+NONFINITE = 12  # 1 when the last rejected trial was not finite
+STAGES = 13  # largest number of stages used (stabilised method)
+AGE = 14  # steps since the spectral radius was estimated (stabilised method)
+COUNTS_SIZE = 16
+
+
+class Code(IntEnum):
+    """Why a compiled loop returned."""
+
+    DONE = 0  #: reached the end time
+    RECORD_FULL = 1  #: the step record is full; call again to continue
+    NAN = 2  #: the right-hand side is not finite at an accepted state, or on all sides of it
+    BLOW_UP = 3  #: the state outgrew its limit, or grows without bound at this time
+    STEP_LIMIT = 4  #: the step limit is reached
+    INTERRUPTED = 5  #: somebody set the interruption flag
+    STALLED = 6  #: the step size fell below its minimum
+    STIFF = 7  #: explicit steps are limited by stability; continue with another method

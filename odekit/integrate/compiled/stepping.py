@@ -1,0 +1,253 @@
+"""Parts that all compiled loops share: norms, first step, dense output, step-size control.
+
+Every operation is written in one fixed order (no `fastmath`): a run gives the same bits alone,
+recorded step by step, or as a lane of an ensemble.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import float64, njit, types
+
+from odekit.integrate.compiled.slots import (
+    BLOW_UP,
+    FAILED,
+    FILLED,
+    H_MAX,
+    H_MIN,
+    MAX_STEPS,
+    NONFINITE,
+    RECORDED,
+    REJECTED,
+    RHS,
+    RTOL,
+    STEPS,
+    T_END,
+    Code,
+    H,
+    T,
+)
+
+RHS_SIGNATURE = types.void(float64, float64[::1], float64[::1], float64[::1])
+JACOBIAN_SIGNATURE = types.void(float64, float64[::1], float64[::1], float64[:, ::1])
+RHS_TYPE = types.FunctionType(RHS_SIGNATURE)
+JACOBIAN_TYPE = types.FunctionType(JACOBIAN_SIGNATURE)
+
+EPS = 2.220446049250313e-16
+
+_NAN = int(Code.NAN)
+_BLOW_UP = int(Code.BLOW_UP)
+_STEP_LIMIT = int(Code.STEP_LIMIT)
+_INTERRUPTED = int(Code.INTERRUPTED)
+_STALLED = int(Code.STALLED)
+RUNNING = -1
+
+
+@njit(nogil=True)
+def sum_squares(s):  # type: ignore[no-untyped-def]
+    """Sum of s_i^2 with four partial sums, the order that ensemble lanes repeat."""
+    a = 0.0
+    b = 0.0
+    c = 0.0
+    d = 0.0
+    n = s.size
+    m = n - n % 4
+    for i in range(0, m, 4):
+        a += s[i] * s[i]
+        b += s[i + 1] * s[i + 1]
+        c += s[i + 2] * s[i + 2]
+        d += s[i + 3] * s[i + 3]
+    for i in range(m, n):
+        a += s[i] * s[i]
+    return (a + b) + (c + d)
+
+
+@njit(nogil=True)
+def largest(y):  # type: ignore[no-untyped-def]
+    """Largest |y_i|; NaN when any entry is."""
+    best = 0.0
+    for i in range(y.size):
+        a = abs(y[i])
+        if not a <= best:
+            best = a
+            if math.isnan(a):
+                break
+    return best
+
+
+@njit(nogil=True)
+def set_weights(y, atol, rtol, w):  # type: ignore[no-untyped-def]
+    """Error weights 1 / (atol_i + rtol |y_i|) at the state that a step starts from."""
+    for i in range(y.size):
+        w[i] = 1.0 / (atol[i] + rtol * abs(y[i]))
+
+
+@njit(nogil=True)
+def weighted_norm(v, w, s):  # type: ignore[no-untyped-def]
+    """Root mean square of v_i w_i; `s` is scratch."""
+    for i in range(v.size):
+        s[i] = v[i] * w[i]
+    return math.sqrt(sum_squares(s) / v.size)
+
+
+@njit(nogil=True)
+def first_step(rhs, p, y, f, w, trial, f_trial, s, clock, counts, order):  # type: ignore[no-untyped-def]
+    """Initial step of Hairer, Norsett, Wanner I, II.4, on the span's own scale.
+
+    Their fallback 1e-6 for vanishing norms assumes times of order one; here it is 1e-6 of the
+    span, so a start at 1e-10 on a plateau of length 1e12 is not held back.
+    """
+    span = clock[T_END] - clock[T]
+    d0 = weighted_norm(y, w, s)
+    d1 = weighted_norm(f, w, s)
+    h = 1e-6 * span
+    if d0 > 0.0 and d1 > 0.0:
+        h = 0.01 * d0 / d1
+    elif d1 > 0.0:
+        h = 0.01 / d1
+    h = min(h, span)
+    for i in range(y.size):
+        trial[i] = y[i] + h * f[i]
+    rhs(clock[T] + h, trial, p, f_trial)
+    counts[RHS] += 1
+    for i in range(y.size):
+        trial[i] = f_trial[i] - f[i]
+    d2 = weighted_norm(trial, w, s) / h
+    d = max(d1, d2)
+    if math.isnan(d) or d == math.inf:
+        h_next = 1e-3 * h
+    elif d * span <= 1e-15:
+        h_next = span
+    else:
+        h_next = min(100.0 * h, (0.01 / d) ** (1.0 / (order + 1.0)) if d2 > 0.0 else 100.0 * h)
+    clock[H] = min(h_next, clock[H_MAX], span)
+
+
+@njit(nogil=True)
+def evaluate(y0, c, theta, out):  # type: ignore[no-untyped-def]
+    """Dense output y0 + th (c1 + (1-th) (c2 + th (c3 + (1-th) (c4 + ...)))), th in [0, 1].
+
+    The nested form of Hairer's `contd8`; every method here stores its interpolant in it.
+    """
+    m = c.shape[0]
+    for i in range(out.size):
+        out[i] = 0.0
+    for j in range(m - 1, -1, -1):
+        factor = theta if j % 2 == 0 else 1.0 - theta
+        row = c[j]
+        for i in range(out.size):
+            out[i] = factor * (row[i] + out[i])
+    for i in range(out.size):
+        out[i] = y0[i] + out[i]
+
+
+@njit(nogil=True)
+def wants_dense(t_new, t_out, rec_t, counts):  # type: ignore[no-untyped-def]
+    """Whether the step that ends at t_new must be interpolated."""
+    k = counts[FILLED]
+    return rec_t.shape[0] > 0 or (k < t_out.size and t_out[k] < t_new)
+
+
+@njit(nogil=True)
+def deliver(t0, h, y0, c, t_new, y_new, t_out, y_out, rec_t, rec_c, counts):  # type: ignore[no-untyped-def]
+    """Write the outputs of an accepted step: requested times, and the record if there is one.
+
+    Requested times equal to t_new are left to the next step or to `finish`, which copy the state
+    itself, so an output at a step's end carries no rounding of the interpolant.
+    """
+    k = counts[FILLED]
+    while k < t_out.size and t_out[k] < t_new:
+        evaluate(y0, c, (t_out[k] - t0) / h, y_out[k])
+        k += 1
+    while k < t_out.size and t_out[k] == t_new:
+        y_out[k, :] = y_new
+        k += 1
+    counts[FILLED] = k
+    if rec_t.shape[0] > 0:
+        r = counts[RECORDED]
+        rec_t[r, 0] = t0
+        rec_t[r, 1] = h
+        rec_c[r, 0, :] = y0
+        for j in range(c.shape[0]):
+            rec_c[r, j + 1, :] = c[j]
+        counts[RECORDED] = r + 1
+
+
+@njit(nogil=True)
+def deliver_start(t, y, t_out, y_out, counts):  # type: ignore[no-untyped-def]
+    """Outputs requested at (or, by a rounding, before) the start."""
+    k = counts[FILLED]
+    while k < t_out.size and t_out[k] <= t:
+        y_out[k, :] = y
+        k += 1
+    counts[FILLED] = k
+
+
+@njit(nogil=True)
+def check(y, f, clock, counts, flag):  # type: ignore[no-untyped-def]
+    """Look before a step: interruption, limits, underflow. RUNNING when all is well."""
+    if flag[0] != 0:
+        return _INTERRUPTED
+    if counts[STEPS] + counts[REJECTED] >= counts[MAX_STEPS]:
+        return _STEP_LIMIT
+    t = clock[T]
+    if clock[H] < 16.0 * EPS * abs(t) + clock[H_MIN] and clock[T_END] - t > clock[H]:
+        if counts[NONFINITE] != 0:
+            # A finite-time blow-up may overflow in its trials: tell it by its rate.
+            size = largest(y)
+            rate = largest(f)
+            if rate * (1e6 * EPS * abs(t)) > size and size > 0.0:
+                return _BLOW_UP
+            return _NAN
+        size = largest(y)
+        rate = largest(f)
+        # The state would double within a few roundings of t: a pole of the solution.
+        if rate * (1e4 * EPS * abs(t)) > size:
+            return _BLOW_UP
+        return _STALLED
+    return RUNNING
+
+
+@njit(nogil=True)
+def clip(clock):  # type: ignore[no-untyped-def]
+    """Step to take now: the proposed one, or what is left when the end is that near."""
+    left = clock[T_END] - clock[T]
+    return left if clock[H] * 1.0000001 >= left else clock[H]
+
+
+@njit(nogil=True)
+def state_code(y_new, clock):  # type: ignore[no-untyped-def]
+    """RUNNING, or BLOW_UP when an accepted state passes the limit."""
+    if largest(y_new) > clock[BLOW_UP]:
+        return _BLOW_UP
+    return RUNNING
+
+
+@njit(nogil=True)
+def reject(err, h, clock, counts, exponent):  # type: ignore[no-untyped-def]
+    """Shrink the step after a failed trial (not finite, or error norm above one)."""
+    counts[REJECTED] += 1
+    counts[FAILED] += 1
+    if math.isfinite(err):
+        counts[NONFINITE] = 0
+        clock[H] = h * max(0.2, 0.9 * err ** (-exponent))
+    else:
+        counts[NONFINITE] = 1
+        clock[H] = h * 0.1
+
+
+@njit(nogil=True)
+def accept_pi(err, h, clipped, clock, counts, alpha, beta, log_error_slot):  # type: ignore[no-untyped-def]
+    """Next step after success: PI control (Gustafsson 1991; Hairer, Wanner II, IV.2)."""
+    log_err = math.log(max(err, 1e-10))
+    factor = 0.9 * math.exp(-alpha * log_err + beta * clock[log_error_slot])
+    factor = min(5.0, max(0.2, factor))
+    if counts[FAILED] > 0:
+        factor = min(1.0, factor)
+    clock[log_error_slot] = max(log_err, -9.2)
+    counts[FAILED] = 0
+    proposal = min(h * factor, clock[H_MAX])
+    # A step cut short by the end says nothing against the step that was planned.
+    clock[H] = max(clock[H], proposal) if clipped else proposal

@@ -1,0 +1,232 @@
+"""Tsit5: explicit Runge-Kutta of order 5(4), 7 stages (first same as last), dense output order 4.
+
+Source: Ch. Tsitouras, "Runge-Kutta pairs of order 5(4) satisfying only the first column
+simplifying assumption", Computers & Mathematics with Applications 62 (2011) 770-775: the pair and
+the interpolant of its section 4. Step control: proportional-integral, which keeps the step just
+inside the stability region where that is what limits it. Stability along the way is watched as in
+Hairer & Wanner, Solving ODEs II, IV.2: stages 6 and 7 share their time.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import float64, int64, njit
+
+from odekit.integrate.compiled.slots import (
+    H_LAST,
+    LOG_ERROR,
+    NONFINITE,
+    PATIENCE,
+    RADIUS,
+    RECORDED,
+    RHS,
+    RTOL,
+    STARTED,
+    STEPS,
+    STREAK,
+    T_END,
+    Code,
+    H,
+    T,
+)
+from odekit.integrate.compiled.stepping import (
+    RHS_TYPE,
+    RUNNING,
+    accept_pi,
+    check,
+    clip,
+    deliver,
+    deliver_start,
+    first_step,
+    largest,
+    reject,
+    set_weights,
+    state_code,
+    sum_squares,
+    wants_dense,
+)
+
+ORDER = 5
+DENSE = 4  # coefficient vectors of the interpolant
+STABILITY = 3.5  # length of the negative real stability interval
+ROWS = 7 + 1 + DENSE + 5  # k1..k7, y_new, c1..c4, trial, weights, scratch and two spare
+
+C2, C3, C4, C5 = 0.161, 0.327, 0.9, 0.9800255409045097
+A21 = 0.161
+A31, A32 = -0.008480655492356989, 0.335480655492357
+A41, A42, A43 = 2.8971530571054935, -6.359448489975075, 4.3622954328695815
+A51, A52, A53, A54 = (
+    5.325864828439257,
+    -11.748883564062828,
+    7.4955393428898365,
+    -0.09249506636175525,
+)
+A61, A62, A63, A64, A65 = (
+    5.86145544294642,
+    -12.92096931784711,
+    8.159367898576159,
+    -0.071584973281401,
+    -0.028269050394068383,
+)
+A71, A72, A73, A74, A75, A76 = (
+    0.09646076681806523,
+    0.01,
+    0.4798896504144996,
+    1.379008574103742,
+    -3.290069515436081,
+    2.324710524099774,
+)
+# Difference of the two solutions.
+E1, E2, E3, E4, E5, E6, E7 = (
+    -0.00178001105222577714,
+    -0.0008164344596567469,
+    0.007880878010261995,
+    -0.1447110071732629,
+    0.5823571654525552,
+    -0.45808210592918697,
+    1.0 / 66.0,
+)
+
+# b_s(theta) as published, in factored form: leading factor, then the polynomial's factors.
+_WEIGHTS = (
+    -1.0530884977290216
+    * np.polymul([1, 0], np.polymul([1, -1.3299890189751412], [1, -1.4364028541716351, 0.7139816917074209])),
+    0.1017 * np.polymul([1, 0, 0], [1, -2.1966568338249754, 1.2949852507374631]),
+    2.490627285651252793 * np.polymul([1, 0, 0], [1, -2.38535645472061657, 1.57803468208092486]),
+    -16.54810288924490272
+    * np.polymul([1, 0, 0], np.polymul([1, -1.21712927295533244], [1, -0.61620406037800089])),
+    47.37952196281928122
+    * np.polymul([1, 0, 0], np.polymul([1, -1.203071208372362603], [1, -0.658047292653547382])),
+    -34.87065786149660974 * np.polymul([1, 0, 0], np.polymul([1, -1.2], [1, -2.0 / 3.0])),
+    2.5 * np.polymul([1, 0, 0], np.polymul([1, -1.0], [1, -0.6])),
+)
+
+
+def _nested(weights: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Coefficients (4, 7) of c2..c4 in the nested form of `stepping.evaluate` (row 0: c1)."""
+    rows = np.zeros((4, len(weights)))
+    for s, polynomial in enumerate(weights):
+        a4, a3, a2, a1, _ = polynomial
+        rows[0, s] = a1 + a2 + a3 + a4
+        rows[3, s] = a4
+        rows[2, s] = -a3 - 2.0 * a4
+        rows[1, s] = rows[2, s] + rows[3, s] - a2
+    return rows
+
+
+INTERPOLANT = _nested(_WEIGHTS)
+(D21, D22, D23, D24, D25, D26, D27) = (float(x) for x in INTERPOLANT[1])
+(D31, D32, D33, D34, D35, D36, D37) = (float(x) for x in INTERPOLANT[2])
+(D41, D42, D43, D44, D45, D46, D47) = (float(x) for x in INTERPOLANT[3])
+
+ALPHA, BETA = 0.7 / 5.0, 0.4 / 5.0
+_DONE, _FULL, _NAN, _STIFF = int(Code.DONE), int(Code.RECORD_FULL), int(Code.NAN), int(Code.STIFF)
+
+
+@njit(
+    int64(
+        RHS_TYPE, float64[::1], float64[::1], float64[:, ::1], float64[::1], int64[::1],
+        float64[::1], float64[::1], float64[:, ::1], float64[:, ::1], float64[:, :, ::1], int64[::1],
+    ),
+    cache=True,
+    nogil=True,
+)  # fmt: skip
+def advance(rhs, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):  # type: ignore[no-untyped-def]
+    """Step until the end, a full record or trouble; arguments as in `run.Run`."""
+    n = y.size
+    k1, k2, k3, k4 = work[0], work[1], work[2], work[3]
+    k5, k6, k7 = work[4], work[5], work[6]
+    new, c, trial, w, s = work[7], work[8:12], work[12], work[13], work[14]
+    rtol = clock[RTOL]
+    counts[RECORDED] = 0
+    if counts[STARTED] == 0:
+        rhs(clock[T], y, p, k1)
+        counts[RHS] += 1
+        counts[STARTED] = 1
+        if not math.isfinite(largest(k1)):
+            return _NAN
+        set_weights(y, atol, rtol, w)
+        if clock[H] <= 0.0:
+            first_step(rhs, p, y, k1, w, trial, k2, s, clock, counts, ORDER)
+        deliver_start(clock[T], y, t_out, y_out, counts)
+    while clock[T] < clock[T_END]:
+        if rec_t.shape[0] > 0 and counts[RECORDED] == rec_t.shape[0]:
+            return _FULL
+        code = check(y, k1, clock, counts, flag)
+        if code != RUNNING:
+            return code
+        t = clock[T]
+        h = clip(clock)
+        last = h == clock[T_END] - t
+        for i in range(n):
+            trial[i] = y[i] + h * (A21 * k1[i])
+        rhs(t + C2 * h, trial, p, k2)
+        for i in range(n):
+            trial[i] = y[i] + h * (A31 * k1[i] + A32 * k2[i])
+        rhs(t + C3 * h, trial, p, k3)
+        for i in range(n):
+            trial[i] = y[i] + h * (A41 * k1[i] + A42 * k2[i] + A43 * k3[i])
+        rhs(t + C4 * h, trial, p, k4)
+        for i in range(n):
+            trial[i] = y[i] + h * (A51 * k1[i] + A52 * k2[i] + A53 * k3[i] + A54 * k4[i])
+        rhs(t + C5 * h, trial, p, k5)
+        for i in range(n):
+            trial[i] = y[i] + h * (
+                A61 * k1[i] + A62 * k2[i] + A63 * k3[i] + A64 * k4[i] + A65 * k5[i]
+            )
+        t_new = clock[T_END] if last else t + h
+        rhs(t_new, trial, p, k6)
+        for i in range(n):
+            new[i] = y[i] + h * (
+                A71 * k1[i] + A72 * k2[i] + A73 * k3[i] + A74 * k4[i] + A75 * k5[i] + A76 * k6[i]
+            )
+        rhs(t_new, new, p, k7)
+        counts[RHS] += 6
+        for i in range(n):
+            s[i] = (h * w[i]) * (
+                E1 * k1[i] + E2 * k2[i] + E3 * k3[i] + E4 * k4[i] + E5 * k5[i] + E6 * k6[i]
+                + E7 * k7[i]
+            )  # fmt: skip
+        err = math.sqrt(sum_squares(s) / n)
+        if not err <= 1.0:
+            reject(err, h, clock, counts, 0.2)
+            continue
+        counts[STEPS] += 1
+        counts[NONFINITE] = 0
+        if wants_dense(t_new, t_out, rec_t, counts):
+            for i in range(n):
+                c[0, i] = new[i] - y[i]
+                c[1, i] = h * (D21 * k1[i] + D22 * k2[i] + D23 * k3[i] + D24 * k4[i] + D25 * k5[i] + D26 * k6[i] + D27 * k7[i])
+            for i in range(n):
+                c[2, i] = h * (D31 * k1[i] + D32 * k2[i] + D33 * k3[i] + D34 * k4[i] + D35 * k5[i] + D36 * k6[i] + D37 * k7[i])
+                c[3, i] = h * (D41 * k1[i] + D42 * k2[i] + D43 * k3[i] + D44 * k4[i] + D45 * k5[i] + D46 * k6[i] + D47 * k7[i])
+        deliver(t, h, y, c, t_new, new, t_out, y_out, rec_t, rec_c, counts)
+        clock[H_LAST] = h
+        accept_pi(err, h, last, clock, counts, ALPHA, BETA, LOG_ERROR)
+        clock[T] = t_new
+        stiff = False
+        if counts[STEPS] % 8 == 0:
+            for i in range(n):
+                s[i] = (k7[i] - k6[i]) * w[i]
+                trial[i] = (new[i] - trial[i]) * w[i]
+            moved = sum_squares(trial)
+            if moved > 0.0:
+                clock[RADIUS] = math.sqrt(sum_squares(s) / moved)
+                if clock[RADIUS] * h > 0.7 * STABILITY:
+                    counts[STREAK] += 1
+                elif counts[STREAK] > 0:
+                    counts[STREAK] -= 1
+                stiff = counts[PATIENCE] > 0 and counts[STREAK] >= 5 and clock[T_END] - t_new > h * counts[PATIENCE]
+        for i in range(n):
+            y[i] = new[i]
+            k1[i] = k7[i]
+            w[i] = 1.0 / (atol[i] + rtol * abs(new[i]))
+        code = state_code(y, clock)
+        if code != RUNNING:
+            return code
+        if stiff:
+            counts[STREAK] = 0
+            return _STIFF
+    return _DONE
