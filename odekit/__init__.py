@@ -12,6 +12,8 @@ brings in no compiler, no integrator and no plotting library.
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from odekit.errors import InputError, OdekitError, SolveError
@@ -79,6 +81,21 @@ __all__ = [
     "vector_field",
     "weight",
 ]
+
+
+class _Package(ModuleType):
+    """A package whose public functions keep their names.
+
+    Importing a room binds its name here, and one room, `odekit.gaussian`, is named like a public
+    function: the function is what `ok.gaussian` means, whichever is loaded first.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

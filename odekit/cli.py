@@ -50,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("always", OdekitWarning)
             warnings.showwarning = _show_warning
             code = app(args=arguments, prog_name="odekit", standalone_mode=False)
         return int(code or 0)
