@@ -38,12 +38,12 @@ class Gaussian(Tensor):
             if matrix.rank == 0:
                 self.variance = self.variance * matrix
             elif axis >= 0:
-                axes[axis] = self._read_matrix(matrix, axis)
+                axes[axis] = self._read_matrix(value, matrix, axis)
         if not self.rank and as_expression(given[0]).rank:
             raise InputError(f"{name} is a scalar; its covariance must be a number")
         self.axis_covariance = tuple(axes)
 
-    def _read_matrix(self, matrix: TensorExpr, axis: int) -> TensorExpr | None:
+    def _read_matrix(self, value: Any, matrix: TensorExpr, axis: int) -> TensorExpr | None:
         size = self.shape[axis]
         if matrix.shape != (size, size):
             raise InputError(
@@ -60,6 +60,8 @@ class Gaussian(Tensor):
                 f"covariance of {self.name} is not declared symmetric; "
                 "use ok.parameter(..., symmetric=True)"
             )
+        if isinstance(value, Tensor):
+            value.semidefinite = True
         return matrix
 
     def pairing(self, first: tuple[int, ...], second: tuple[int, ...]) -> Pairing:

@@ -80,6 +80,8 @@ class Tensor(Arithmetic):
             if len(group := tuple(i for i, k in enumerate(self.slot_classes) if k == c)) > 1
         )
         self.definition: TensorExpr | None = None
+        # Set where the tensor serves as a covariance; numbers are then checked for positivity.
+        self.semidefinite = False
 
     def _classes(self, symmetric: bool | Iterable[Iterable[int]]) -> tuple[int, ...]:
         rank = len(self.shape)
