@@ -194,7 +194,7 @@ def _fill(
             f"The {kind}s must be a mapping from name to array, got "
             f"{type(values).__name__}; names: {_listed(entries)}."
         )
-    given = {str(name): value for name, value in values.items()}
+    given = {str(getattr(name, "name", name)): value for name, value in values.items()}
     known = [name for name, _ in entries]
     for name in given:
         if name not in known:

@@ -119,6 +119,10 @@ class Solution:
                 "Only the output times of this run are stored; solve with "
                 "save=ok.Save(dense=True), or with an end time as t, to ask between them."
             )
+        if bool(np.any(times > self.t[-1] + 4 * np.spacing(abs(self.t[-1])))):
+            raise InputError(
+                f"Time outside the run: it ended at {self.t[-1]:g}; solve to a later end."
+            )
         flat = self.interpolant(times)
         out: dict[str, Array] = {}
         start = 0

@@ -1,0 +1,68 @@
+"""Why a run cannot go on: the same words for every method, found from the last good state."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odekit.codegen.compiled_field import CompiledField
+from odekit.solution.status import Status
+
+__all__ = ["diagnose", "at_fixed_point"]
+
+Array = NDArray[np.float64]
+
+DOUBLING = 1e4
+"""A state that doubles within so many roundings of t is at a pole of the solution."""
+
+
+def diagnose(
+    compiled: CompiledField, t: float, y: Array, p: Array, step: float
+) -> tuple[Status, str]:
+    """Tell a blow-up from a right-hand side that is not finite, and both from a stalled step.
+
+    Parameters
+    ----------
+    compiled : CompiledField
+    t, y : float, ndarray (n,)
+        Last good state.
+    p : ndarray
+        Parameters with scratch.
+    step : float
+        Last accepted step, which tells how far ahead to look; 0 when there was none.
+
+    Returns
+    -------
+    (Status, str)
+        ``nan``, ``blow_up`` or ``stalled``, and a sentence with the time.
+    """
+    out = np.empty(len(y))
+    compiled.rhs(t, y, p, out)
+    if not np.isfinite(out).all():
+        return Status.nan, f"The right-hand side is not finite at t = {t:.12g}."
+    size, rate = float(np.max(np.abs(y))), float(np.max(np.abs(out)))
+    spacing = float(np.spacing(max(abs(t), abs(t + step), 1e-300)))
+    if size > 0 and rate * DOUBLING * spacing > size:
+        return Status.blow_up, f"The solution blows up near t = {t:.12g} (size {size:.3g})."
+    slope = out.copy()
+    # Where a step size has shrunk towards the edge of the domain, the edge may lie closer than a
+    # step or a few steps ahead: look on all scales in between.
+    reach = max(step, 16 * spacing)
+    for k in range(-40, 7):
+        ahead = reach * 2.0**k
+        compiled.rhs(t + ahead, y + ahead * slope, p, out)
+        if not np.isfinite(out).all():
+            return Status.nan, f"The right-hand side is not finite just after t = {t:.12g}."
+    return Status.stalled, f"The step size vanished at t = {t:.12g}."
+
+
+def at_fixed_point(compiled: CompiledField, rate: Array) -> bool:
+    """Whether a run that starts with this rate never leaves its initial state."""
+    return compiled.autonomous and not rate.any()
+
+
+def too_large(y: Array, limit: float) -> bool:
+    """Whether a state has left every bound; true for NaN as well."""
+    return not math.sqrt(float(y.dot(y))) <= limit

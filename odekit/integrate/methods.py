@@ -1,0 +1,41 @@
+"""The registry of methods: a new one is one file and one entry here."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from odekit.errors import unknown_name
+from odekit.integrate.task import Method, Outcome, Task
+
+__all__ = ["METHODS", "find_method"]
+
+
+def _scipy(name: str, task: Task) -> Outcome:
+    # SciPy is imported at first use: a compiled method does not need it.
+    from odekit.integrate.scipy_loop import run
+
+    return run(name, task)
+
+
+def _entry(name: str, relative: float, stiff: bool, source: str) -> Method:
+    return Method(name, partial(_scipy, name), relative, stiff, source)
+
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        _entry("LSODA", 1e-10, True, "Hindmarsh 1983, Petzold 1983; SciPy"),
+        _entry("Radau", 1e-9, True, "Hairer, Wanner 1996, IV.8; SciPy"),
+        _entry("BDF", 1e-10, True, "Shampine, Reichelt 1997; SciPy"),
+        _entry("DOP853", 1e-9, False, "Hairer, Norsett, Wanner 1993, II.5; SciPy"),
+        _entry("RK45", 1e-9, False, "Dormand, Prince 1980; SciPy"),
+    )
+}
+
+
+def find_method(name: str) -> Method:
+    """Return the method of this name, whatever its case."""
+    for known, method in METHODS.items():
+        if known.lower() == str(name).lower():
+            return method
+    raise unknown_name("method", name, ["auto", *METHODS])

@@ -1,0 +1,165 @@
+"""Options of a run, as small values: tolerance, limits, what to save."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odekit.codegen.layout import Layout
+from odekit.errors import InputError, unknown_name
+
+__all__ = ["Limits", "Save", "Tolerance"]
+
+SMALLEST_RELATIVE = 1e-14
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Bound on the error of each step: ``absolute + relative * |y|`` for every entry.
+
+    It bounds the error of one step, not of the run: saddles amplify errors. The defaults are
+    chosen so that the achieved relative error stays below 1e-6 on the reference problems;
+    ``verify=True`` measures it for the run at hand.
+
+    Parameters
+    ----------
+    relative : float, optional
+        Between 1e-14 and 1. Default: the method's own (see ``stats["relative_tolerance"]``).
+    absolute : float or mapping, optional
+        In units of the states; a mapping gives state name -> number or array. Default:
+        ``relative`` times the smallest nonzero rms over the initial states, so that a plateau
+        left from a tiny start is resolved; a state that starts at exactly zero takes that scale
+        too, and when all start at zero the scale is one.
+    floor : float
+        Smallest default of ``absolute``: entries far below it count as zero.
+    verify : bool
+        Run once more at a hundredth of the tolerance and report the achieved error in
+        ``stats["verification"]``. Costs more than the run itself.
+    """
+
+    relative: float | None = None
+    absolute: float | Mapping[str, Any] | None = None
+    floor: float = 1e-30
+    verify: bool = False
+
+    def __post_init__(self) -> None:
+        if self.relative is not None and not SMALLEST_RELATIVE <= self.relative < 1:
+            raise InputError(
+                f"The relative tolerance must lie between {SMALLEST_RELATIVE:g} and 1, got "
+                f"{self.relative!r}."
+            )
+        if isinstance(self.absolute, (int, float)) and not 0 < self.absolute < math.inf:
+            raise InputError(f"The absolute tolerance must be positive, got {self.absolute!r}.")
+        if not 0 < self.floor < math.inf:
+            raise InputError(
+                f"The floor of the absolute tolerance must be positive, got {self.floor!r}."
+            )
+
+    def absolute_for(
+        self, layout: Layout, y0: NDArray[np.float64], relative: float
+    ) -> NDArray[np.float64]:
+        """Return the absolute tolerance of each entry.
+
+        Parameters
+        ----------
+        layout : Layout
+        y0 : ndarray (n,)
+        relative : float
+            The relative tolerance of the run.
+
+        Returns
+        -------
+        ndarray (n,)
+        """
+        scale = initial_scale(layout, y0)
+        default = max(relative * scale, self.floor)
+        out = np.full(layout.size, default)
+        if isinstance(self.absolute, Mapping):
+            for name, value in self.absolute.items():
+                if name not in layout.slices:
+                    raise unknown_name("state", name, layout.slices)
+                values = np.asarray(value, dtype=np.float64)
+                shape = dict(layout.states)[name]
+                if values.shape not in ((), shape):
+                    raise InputError(
+                        f"The absolute tolerance of {name!r} has shape {values.shape}, expected a "
+                        f"number or {shape}."
+                    )
+                if not bool(np.all((values > 0) & np.isfinite(values))):
+                    raise InputError(f"The absolute tolerance of {name!r} must be positive.")
+                out[layout.slices[name]] = np.broadcast_to(values, shape).reshape(-1)
+        elif self.absolute is not None:
+            out[:] = float(self.absolute)
+        return out
+
+
+def initial_scale(layout: Layout, y0: NDArray[np.float64]) -> float:
+    """Smallest nonzero root mean square over the initial states; one when all are zero."""
+    sizes = [
+        float(np.sqrt(np.mean((y0[where] / peak) ** 2)) * peak)
+        for where in layout.slices.values()
+        if (peak := float(np.max(np.abs(y0[where]), initial=0.0))) > 0
+    ]
+    return min(sizes, default=1.0)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run may use before it ends with a status of its own.
+
+    Parameters
+    ----------
+    steps : int
+        Most steps of the method.
+    seconds : float, optional
+        Most wall-clock time; None for no limit.
+    blow_up : float
+        Largest size of the state before the run counts as blown up.
+    """
+
+    steps: int = 1_000_000
+    seconds: float | None = None
+    blow_up: float = 1e100
+
+    def __post_init__(self) -> None:
+        if not self.steps >= 1:
+            raise InputError(f"Limits(steps=...) must be at least 1, got {self.steps!r}.")
+        if self.seconds is not None and not self.seconds > 0:
+            raise InputError(f"Limits(seconds=...) must be positive, got {self.seconds!r}.")
+        if not 0 < self.blow_up <= 1e150:
+            raise InputError(
+                f"Limits(blow_up=...) must lie between 0 and 1e150, got {self.blow_up!r}."
+            )
+
+
+@dataclass(frozen=True)
+class Save:
+    """What a run stores.
+
+    Parameters
+    ----------
+    dense : bool, optional
+        Keep the method's own interpolant, so that ``sol.at(t)`` takes any time. Default: only
+        when the run was given an end time instead of output times.
+    points : int
+        When given an end time: most accepted steps to store as outputs; beyond it every second
+        one is dropped.
+    memory : float
+        Most bytes for the interpolant; a run that needs more goes on without it and says so in
+        ``stats["notes"]``.
+    """
+
+    dense: bool | None = None
+    points: int = 20_000
+    memory: float = 256e6
+
+    def __post_init__(self) -> None:
+        if not self.points >= 2:
+            raise InputError(f"Save(points=...) must be at least 2, got {self.points!r}.")
+        if not self.memory > 0:
+            raise InputError(f"Save(memory=...) must be positive, got {self.memory!r}.")
