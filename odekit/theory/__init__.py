@@ -4,6 +4,14 @@ Plateau levels of linear attention, sharp asymptotics of in-context learning, an
 (effective rank, subspace distance) that are taken along training.
 """
 
+from odekit.theory.finite_dimension import finite_equivalent, population_moments
+from odekit.theory.learning_curves import (
+    LearningCurve,
+    bayes_error,
+    learning_curve,
+    optimal_ridge,
+    training_error,
+)
 from odekit.theory.measures import (
     MeasureWarning,
     effective_rank,
@@ -13,9 +21,16 @@ from odekit.theory.measures import (
 from odekit.theory.plateaus import plateau_losses
 
 __all__ = [
+    "LearningCurve",
     "MeasureWarning",
+    "bayes_error",
     "effective_rank",
+    "finite_equivalent",
+    "learning_curve",
+    "optimal_ridge",
     "plateau_losses",
+    "population_moments",
     "random_subspace_distance",
     "subspace_distance",
+    "training_error",
 ]
