@@ -32,6 +32,7 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
+Size = Annotated[int | None, typer.Option(help="A size of the model; a symbol if not given.")]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -192,3 +193,89 @@ def reproduce(
         print(f"odekit: {outcome.target.name} failed: {outcome.error}{log}", file=sys.stderr)
     if failed:
         raise typer.Exit(3)
+
+
+@app.command()
+def derive(
+    model: Annotated[str, typer.Argument(help="A published model, such as attention_merged.")],
+    latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX.")] = False,
+    heads: Size = None,
+    dim: Size = None,
+    context: Size = None,
+    rank: Size = None,
+    as_json: Json = False,
+) -> None:
+    """Derive a model's expected loss and gradient flow, exact for symbolic sizes."""
+    from odekit.problem import build_model
+
+    sizes = _given(heads=heads, dim=dim, context=context, rank=rank)
+    built = build_model(model, sizes)
+    flow: Any = built.flow  # a tensor field or a scalar field: both have equations
+    loss = None if built.loss is None else str(built.loss.as_expression())
+    if as_json:
+        rates = {name: str(rate) for name, rate in flow.equations.items()}
+        named = {"model": model, "source": built.source, "loss": loss}
+        _print_json({**named, "equations": rates, "latex": flow.latex()})
+    elif latex:
+        print(flow.latex())
+    else:
+        print(f"{model} ({built.source})\nloss = {loss}\n{flow}")
+
+
+@app.command()
+def solve(
+    source: Annotated[
+        str, typer.Argument(metavar="FILE|MODEL", help="A problem file, or a model.")
+    ],
+    heads: Size = None,
+    dim: Size = None,
+    context: Size = None,
+    rank: Size = None,
+    spectrum: Annotated[
+        str | None, typer.Option(help="Eigenvalues of Lambda, as .4,.3,.2,.1")
+    ] = None,
+    init: Annotated[float | None, typer.Option(help="Standard deviation of the start.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the start.")] = None,
+    time: Annotated[float | None, typer.Option(help="End time, in the flow's unit.")] = None,
+    points: Annotated[int | None, typer.Option(help="Number of output times.")] = None,
+    method: Annotated[str | None, typer.Option(help="auto, LSODA, Radau, BDF, DOP853 ...")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to save the solution to.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Integrate a problem file, or a published model from a random start."""
+    from odekit.problem import Problem, read_document
+
+    is_file = source.endswith(".toml") or Path(source).is_file()
+    document: dict[str, Any] = read_document(source) if is_file else {"model": source}
+    options = {
+        "sizes": _given(heads=heads, dim=dim, context=context, rank=rank),
+        "random": _given(scale=init, seed=seed),
+        "solve": _given(method=method),
+        "parameters": {"Lambda": {"diagonal": _numbers(spectrum)}} if spectrum else {},
+    }
+    for key, table in options.items():
+        if table:
+            document[key] = {**document.get(key, {}), **table}
+    document |= _given(time=time, points=points)
+    problem = Problem.from_mapping(document, Path(source).stem)
+    if out is not None and not out.parent.is_dir():
+        raise InputError(f"Output folder {str(out.parent)!r} does not exist; make it first.")
+    solution = problem.solve(progress=sys.stderr.isatty())
+    if out is not None:
+        solution.save(out)
+    if as_json:
+        content = {"status": solution.status, "t": solution.t, "loss": solution.loss}
+        _print_json({**content, "final": solution.final, "stats": solution.stats})
+    else:
+        print(solution)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError:
+        raise InputError(f"Expected numbers such as .4,.3,.2,.1, got {text!r}.") from None

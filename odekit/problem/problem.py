@@ -1,0 +1,275 @@
+"""A problem: a field with its numbers, read from a TOML file or from a mapping of the same form."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odekit.errors import InputError, unknown_name
+
+if TYPE_CHECKING:
+    from odekit.field import VectorField
+    from odekit.models import Model
+    from odekit.solution import Solution
+
+__all__ = ["Problem", "build_model", "read_document", "read_problem"]
+
+Array = NDArray[np.float64]
+
+_KEYS = (
+    "title",
+    "model",
+    "sizes",
+    "equations",
+    "loss",
+    "parameters",
+    "start",
+    "random",
+    "time",
+    "points",
+    "solve",
+)
+_RANDOM = {"scale": 1e-3, "seed": 0}
+_SOLVE = ("method", "relative", "absolute")
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A vector field with everything that a run of it needs.
+
+    Attributes
+    ----------
+    title : str
+        What it is about.
+    field : VectorField
+        A published model's flow, or the user's equations.
+    y0 : mapping
+        State name to array, the state at t = 0.
+    t : float or ndarray (K,)
+        End time, or output times, in the field's unit of time.
+    params : mapping
+        Parameter name to number or array.
+    method : str
+        As in `odekit.solve`.
+    relative, absolute : float or None
+        As in `odekit.Tolerance`.
+    """
+
+    title: str
+    field: VectorField
+    y0: Mapping[str, Array]
+    t: float | Array
+    params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    method: str = "auto"
+    relative: float | None = None
+    absolute: float | None = None
+
+    @classmethod
+    def from_mapping(cls, document: Mapping[str, Any], title: str = "problem") -> Problem:
+        """Make a problem from a mapping of the form of a problem file (see `read_problem`).
+
+        Raises
+        ------
+        InputError
+            For an unknown key or name, a missing one, or a value of the wrong kind.
+        """
+        _check_keys("key", document, _KEYS)
+        if ("model" in document) == ("equations" in document):
+            raise InputError("A problem names either a model or its own [equations], and not both.")
+        if "time" not in document:
+            raise InputError("A problem needs its time: the end, or a list of output times.")
+        params = {name: _read_value(name, v) for name, v in _table(document, "parameters").items()}
+        if "model" in document:
+            if "loss" in document:
+                raise InputError("A model brings its own loss; 'loss' goes with [equations].")
+            model = build_model(document["model"], _table(document, "sizes"))
+            flow: VectorField = model.flow
+        else:
+            flow = _own_field(document, params)
+        solve = _table(document, "solve")
+        _check_keys("key in [solve]", solve, _SOLVE)
+        return cls(
+            title=str(document.get("title", title)),
+            field=flow,
+            y0=_start(document, flow),
+            t=_times(document),
+            params=params,
+            **solve,
+        )
+
+    def solve(self, **options: Any) -> Solution:
+        """Integrate it; options are passed on to `odekit.solve`.
+
+        Returns
+        -------
+        Solution
+        """
+        from odekit.integrate import Tolerance, solve
+
+        given = (self.relative, self.absolute) != (None, None)
+        tolerance = Tolerance(self.relative, self.absolute) if given else None
+        return solve(
+            self.field,
+            self.y0,
+            self.t,
+            self.params,
+            method=self.method,
+            tolerance=tolerance,
+            **options,
+        )
+
+
+def read_problem(path: Path | str) -> Problem:
+    """Read a problem file.
+
+    Parameters
+    ----------
+    path : path
+        TOML with a ``model`` and its ``[sizes]``, or ``[equations]`` and perhaps a ``loss`` as
+        formulas; ``[parameters]`` (a number, an array, or ``{diagonal = [...]}``); the
+        ``[start]`` of each state, or ``random = {scale = 1e-3, seed = 0}`` for those not given;
+        ``time`` (its end, with ``points``, or a list); ``[solve]`` with ``method``, ``relative``
+        and ``absolute`` tolerance.
+
+    Returns
+    -------
+    Problem
+
+    Raises
+    ------
+    InputError
+        For a file that is not TOML, and as in `Problem.from_mapping`.
+    """
+    return Problem.from_mapping(read_document(path), Path(path).stem)
+
+
+def read_document(path: Path | str) -> dict[str, Any]:
+    """Read the mapping that a problem file holds; nothing in it is checked yet."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not TOML: {error}.") from error
+
+
+def build_model(name: Any, sizes: Mapping[str, Any]) -> Model:
+    """Build a published model by name, at the sizes given; the others stay symbols.
+
+    Raises
+    ------
+    InputError
+        For an unknown model, and for a size or an option that it does not have.
+    """
+    from odekit.models import REGISTRY
+
+    if name not in REGISTRY:
+        raise unknown_name("model", name, REGISTRY)
+    known = list(inspect.signature(REGISTRY[name]).parameters)
+    for size in sizes:
+        if size not in known:
+            raise unknown_name(f"size of {name}", size, known)
+    return REGISTRY[name](**sizes)
+
+
+def _own_field(document: Mapping[str, Any], params: Mapping[str, Any]) -> VectorField:
+    import sympy as sp
+
+    from odekit.field import vector_field
+    from odekit.problem.formula import read_formula
+
+    if "sizes" in document:
+        raise InputError("[sizes] go with a model; own [equations] are scalar.")
+    equations = _table(document, "equations")
+    for name in (*equations, *params):
+        if not name.isidentifier():
+            raise InputError(f"{name!r} is no name; use letters, digits and '_'.")
+    for name, value in params.items():
+        if np.ndim(value):
+            raise InputError(f"Parameter {name} of own equations is one number, got an array.")
+    symbols = {name: sp.Symbol(name, real=True) for name in (*equations, *params)}
+    rates = {symbols[name]: read_formula(text, symbols) for name, text in equations.items()}
+    loss = read_formula(document["loss"], symbols) if "loss" in document else None
+    return vector_field(rates, parameters=tuple(symbols[name] for name in params), loss=loss)
+
+
+def _start(document: Mapping[str, Any], flow: VectorField) -> dict[str, Array]:
+    """States as given; those that are not, drawn from one generator in the field's order."""
+    given = _table(document, "start")
+    _check_keys("state in [start]", given, flow.state_names)
+    random = _table(document, "random")
+    _check_keys("key in random", random, _RANDOM)
+    if len(given) < len(flow.state_names) and "equations" in document and not random:
+        missing = [name for name in flow.state_names if name not in given]
+        raise InputError(f"[start] lacks {', '.join(missing)}; or give random = {{scale = 1e-3}}.")
+    scale, seed = ({**_RANDOM, **random}[key] for key in _RANDOM)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InputError(f"The seed is a whole number of at least 0, got {seed!r}.")
+    if not isinstance(scale, int | float) or not np.isfinite(scale) or scale < 0:
+        raise InputError(f"The scale of the start is a number of at least 0, got {scale!r}.")
+    generator = np.random.default_rng(seed)
+    drawn = {}
+    for name, shape in _state_shapes(flow).items():
+        if name not in given:
+            unknown = [str(size) for size in shape if not str(size).isdecimal()]
+            if unknown:
+                raise InputError(
+                    f"State {name} has the open size {', '.join(unknown)}; give every size."
+                )
+            drawn[name] = scale * generator.standard_normal(tuple(int(size) for size in shape))
+    return {**drawn, **{name: _read_value(name, value) for name, value in given.items()}}
+
+
+def _state_shapes(flow: VectorField) -> dict[str, tuple[Any, ...]]:
+    from odekit.field import ScalarField, TensorField
+
+    if isinstance(flow, TensorField):
+        return {state.name: state.shape for state in flow.states}
+    assert isinstance(flow, ScalarField)
+    return {name: shape for name, (shape, _) in flow.state_groups.items()}
+
+
+def _times(document: Mapping[str, Any]) -> float | Array:
+    time, points = _read_value("time", document["time"]), document.get("points")
+    if time.ndim:
+        if points is not None:
+            raise InputError("'points' goes with one end time; the list of times is given.")
+        return time
+    if points is None:
+        return float(time)
+    if isinstance(points, bool) or not isinstance(points, int) or points < 2:
+        raise InputError(f"'points' is a whole number of at least 2, got {points!r}.")
+    return np.linspace(0.0, float(time), points)
+
+
+def _read_value(name: str, value: Any) -> Array:
+    if isinstance(value, Mapping):
+        _check_keys(f"key of {name}", value, ("diagonal",))
+        return np.diag(_read_value(name, value.get("diagonal", [])))
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{name} must be a number or an array of numbers, got {value!r}."
+        ) from error
+    if not np.isfinite(array).all():
+        raise InputError(f"{name} must be finite, got {value!r}.")
+    return array
+
+
+def _table(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    table = document.get(key, {})
+    if not isinstance(table, Mapping):
+        raise InputError(f"{key} must be a table ([{key}]), got {table!r}.")
+    return table
+
+
+def _check_keys(kind: str, table: Mapping[str, Any], known: Any) -> None:
+    for key in table:
+        if key not in known:
+            raise unknown_name(kind, key, known)
