@@ -2,26 +2,36 @@
 
 from odekit.simulate.descent import coefficients, gradient_descent, loss_curve
 from odekit.simulate.edge import EdgeOfStabilityWarning, sharpness
+from odekit.simulate.initial import initial
 from odekit.simulate.layer import Layer
+from odekit.simulate.optimiser import Optimiser
 from odekit.simulate.population import Population, population_statistics
+from odekit.simulate.sequences import SequenceLaw, Sequences, sequences
 from odekit.simulate.statistics import (
     Statistics,
     close_under_sign,
     prefix_statistics,
     statistics,
 )
+from odekit.simulate.stochastic import sgd
 
 __all__ = [
     "EdgeOfStabilityWarning",
     "Layer",
+    "Optimiser",
     "Population",
+    "SequenceLaw",
+    "Sequences",
     "Statistics",
     "close_under_sign",
     "coefficients",
     "gradient_descent",
+    "initial",
     "loss_curve",
     "population_statistics",
     "prefix_statistics",
+    "sequences",
+    "sgd",
     "sharpness",
     "statistics",
 ]

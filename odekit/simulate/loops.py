@@ -21,6 +21,8 @@ their meaning, because a run stops on them.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import njit
 
@@ -324,3 +326,345 @@ def descend(
         step -= 1
     span[0] = step
     return code
+
+
+@njit(cache=True, fastmath=FAST)
+def samples_gradient(case, heads, rank, dim, theta, z, y, grad, P, g, A, M, gA):
+    """Mean squared error on features z (B, F) and its gradient: the sum over samples itself."""
+    B, F = z.shape
+    contract(case, heads, rank, dim, theta, P, A, M)
+    for j in range(F):
+        g[j] = 0.0
+    loss = 0.0
+    for b in range(B):
+        r = -y[b]
+        for j in range(F):
+            r += z[b, j] * P[j]
+        loss += r * r
+        for j in range(F):
+            g[j] += r * z[b, j]
+    for j in range(F):
+        g[j] *= 2.0 / B
+    pull_back(case, heads, rank, dim, theta, g, grad, A, M, gA)
+    return loss / B
+
+
+@njit(cache=True, fastmath=FAST)
+def advance(optimiser, hyper, step, theta, grad, first, second):
+    """One update in place; hyper = [lr, momentum or beta1, beta2, epsilon, decay]."""
+    n = theta.shape[0]
+    lr = hyper[0]
+    if optimiser == PLAIN:
+        for i in range(n):
+            theta[i] -= lr * grad[i]
+    elif optimiser == HEAVY_BALL:
+        for i in range(n):
+            first[i] = hyper[1] * first[i] - lr * grad[i]
+            theta[i] += first[i]
+    else:
+        small = 1.0 / (1.0 - hyper[1] ** (step + 1))
+        large = 1.0 / (1.0 - hyper[2] ** (step + 1))
+        for i in range(n):
+            first[i] = hyper[1] * first[i] + (1.0 - hyper[1]) * grad[i]
+            second[i] = hyper[2] * second[i] + (1.0 - hyper[2]) * grad[i] * grad[i]
+            move = small * first[i] / (math.sqrt(large * second[i]) + hyper[3])
+            theta[i] = theta[i] * (1.0 - lr * hyper[4]) - lr * move
+
+
+@njit(cache=True)
+def record(step, loss, theta, save_at, saved, states, losses):
+    """Keep the state when the step is one to record."""
+    done = saved[0]
+    if done < save_at.shape[0] and save_at[done] == step:
+        states[done, :] = theta
+        losses[done] = loss
+        saved[0] = done + 1
+
+
+@njit(cache=True, fastmath=FAST)
+def train_linear(
+    case, heads, rank, dim, theta, first, second, z, y, optimiser, hyper,
+    span, save_at, saved, states, losses, ceiling, memory,
+):  # fmt: skip
+    """Train on batches of features z (S, B, F), y (S, B) from step span[0] on.
+
+    One step a batch (the only batch serves every step when S = 1), for steps span[0] to
+    span[1] - 1; at step span[2] the loss is taken but no step. Returns a code; on failure span[0]
+    is the step whose loss is bad. memory[0] is the last good loss.
+    """
+    F = z.shape[2]
+    E = dim + 1
+    P, g = np.empty(F), np.empty(F)
+    A, gA = np.empty(heads * dim * E), np.empty(heads * dim * E)
+    M = np.empty(dim * E * E)
+    grad = np.empty(theta.shape[0])
+    start = span[0]
+    for step in range(start, span[1]):
+        s = (step - start) % z.shape[0]
+        loss = samples_gradient(case, heads, rank, dim, theta, z[s], y[s], grad, P, g, A, M, gA)
+        if not loss <= ceiling:
+            span[0] = step
+            return BLOWN_UP if loss > ceiling else NOT_A_NUMBER
+        memory[0] = loss
+        record(step, loss, theta, save_at, saved, states, losses)
+        if step < span[2]:
+            advance(optimiser, hyper, step, theta, grad, first, second)
+    return RUNNING
+
+
+_LOG2E = 1.4426950408889634
+_LN2_HIGH = 6.93147180369123816490e-01
+_LN2_LOW = 1.90821492927058770002e-10
+_MAGIC = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to whole numbers, kept in the low bits
+
+
+@njit(cache=True, fastmath={"contract"})
+def exponentials(s, top, lanes, count, power, bits):
+    """Replace s[i] by exp(s[i] - top[i % lanes]), two ulp, in SIMD lanes; `bits` views `power`.
+
+    Not reassociated: the rounding by addition of a large number must stay.
+    """
+    for m in range(count):
+        for j in range(lanes):
+            i = m * lanes + j
+            r = s[i] - top[j]
+            r = -700.0 if r < -700.0 else r
+            shifted = r * _LOG2E + _MAGIC
+            power[i] = shifted
+            k = shifted - _MAGIC
+            r = (r - k * _LN2_HIGH) - k * _LN2_LOW
+            # Taylor to degree 13 on |r| <= ln(2)/2: truncation below 1e-17.
+            q = 1.0 / 6227020800.0
+            q = q * r + 1.0 / 479001600.0
+            q = q * r + 1.0 / 39916800.0
+            q = q * r + 1.0 / 3628800.0
+            q = q * r + 1.0 / 362880.0
+            q = q * r + 1.0 / 40320.0
+            q = q * r + 1.0 / 5040.0
+            q = q * r + 1.0 / 720.0
+            q = q * r + 1.0 / 120.0
+            q = q * r + 1.0 / 24.0
+            q = q * r + 1.0 / 6.0
+            q = q * r + 0.5
+            q = q * r + 1.0
+            s[i] = q * r + 1.0
+    for i in range(count * lanes):
+        bits[i] = (bits[i] << 52) + (1023 << 52)
+    for i in range(count * lanes):
+        s[i] *= power[i]
+
+
+@njit(cache=True)
+def pack_lanes(x, y, lengths, order, lanes, X, target, weight):
+    """Lay sequences out for SIMD: X (blocks, tokens, D+2, lanes), the last row of D+2 a mask.
+
+    The query token, with label 0, comes first; `weight` is zero in the unused lanes of the last
+    block, whose tokens are zero.
+    """
+    tokens, dim = x.shape[1], x.shape[2]
+    X[:] = 0.0
+    target[:] = 0.0
+    weight[:] = 0.0
+    for i in range(order.shape[0]):
+        p = order[i]
+        b, j = i // lanes, i % lanes
+        weight[b, j] = 1.0
+        target[b, j] = y[p, tokens - 1]
+        for d in range(dim):
+            X[b, 0, d, j] = x[p, tokens - 1, d]
+        X[b, 0, dim + 1, j] = 1.0
+        for m in range(lengths[p]):
+            for d in range(dim):
+                X[b, m + 1, d, j] = x[p, m, d]
+            X[b, m + 1, dim, j] = y[p, m]
+            X[b, m + 1, dim + 1, j] = 1.0
+
+
+@njit(cache=True, fastmath=FAST)
+def softmax_gradient(
+    heads, dim, theta, A, X, target, weight, count, masked, gu, gA, a, s, power, bits, mu, slope
+):
+    """Mean squared error of softmax attention and its gradients gu (H E), gA (H D E).
+
+    theta starts with u (H, D+1). Lanes are sequences, so that nothing is summed across lanes
+    before the outer products of the gradient.
+    """
+    E = dim + 1
+    blocks, tokens, _, lanes = X.shape
+    for i in range(heads * E):
+        gu[i] = 0.0
+    for i in range(heads * dim * E):
+        gA[i] = 0.0
+    top, total, inner = np.empty(lanes), np.empty(lanes), np.empty(lanes)
+    t, residual = np.empty(tokens * lanes), np.empty(lanes)
+    loss = 0.0
+    for b in range(blocks):
+        for j in range(lanes):
+            residual[j] = -target[b, j]
+        for h in range(heads):
+            for e in range(E):
+                for j in range(lanes):
+                    a[e, j] = 0.0
+                for d in range(dim):
+                    w = A[(h * dim + d) * E + e]
+                    for j in range(lanes):
+                        a[e, j] += w * X[b, 0, d, j]
+            for m in range(tokens):
+                base = m * lanes
+                w = theta[h * E + dim]
+                d = dim % 4
+                if d == 0:
+                    d = 4
+                    u0, u1 = theta[h * E], theta[h * E + 1]
+                    u2, u3 = theta[h * E + 2], theta[h * E + 3]
+                    for j in range(lanes):
+                        x0, x1 = X[b, m, 0, j], X[b, m, 1, j]
+                        x2, x3, x4 = X[b, m, 2, j], X[b, m, 3, j], X[b, m, dim, j]
+                        s[base + j] = (
+                            a[0, j] * x0 + a[1, j] * x1 + a[2, j] * x2 + a[3, j] * x3
+                        ) + a[dim, j] * x4
+                        t[base + j] = (u0 * x0 + u1 * x1 + u2 * x2 + u3 * x3) + w * x4
+                else:
+                    for j in range(lanes):
+                        x4 = X[b, m, dim, j]
+                        s[base + j] = a[dim, j] * x4
+                        t[base + j] = w * x4
+                    for k in range(d):
+                        w = theta[h * E + k]
+                        for j in range(lanes):
+                            x0 = X[b, m, k, j]
+                            s[base + j] += a[k, j] * x0
+                            t[base + j] += w * x0
+                while d < dim:
+                    u0, u1 = theta[h * E + d], theta[h * E + d + 1]
+                    u2, u3 = theta[h * E + d + 2], theta[h * E + d + 3]
+                    for j in range(lanes):
+                        x0, x1 = X[b, m, d, j], X[b, m, d + 1, j]
+                        x2, x3 = X[b, m, d + 2, j], X[b, m, d + 3, j]
+                        s[base + j] += (a[d, j] * x0 + a[d + 1, j] * x1) + (
+                            a[d + 2, j] * x2 + a[d + 3, j] * x3
+                        )
+                        t[base + j] += (u0 * x0 + u1 * x1) + (u2 * x2 + u3 * x3)
+                    d += 4
+            for j in range(lanes):
+                top[j] = s[j]
+                total[j] = 0.0
+            for m in range(1, tokens):
+                for j in range(lanes):
+                    v = s[m * lanes + j]
+                    top[j] = v if v > top[j] else top[j]
+            exponentials(s, top, lanes, tokens, power, bits)
+            if masked:
+                for m in range(tokens):
+                    for j in range(lanes):
+                        s[m * lanes + j] *= X[b, m, E, j]
+            for m in range(tokens):
+                for j in range(lanes):
+                    total[j] += s[m * lanes + j]
+                    t[m * lanes + j] *= s[m * lanes + j]
+            for e in range(E):
+                row = h * E + e
+                for j in range(lanes):
+                    mu[row, j] = 0.0
+                    slope[row, j] = 0.0
+                m = 0
+                while m + 4 <= tokens:
+                    i = m * lanes
+                    for j in range(lanes):
+                        p, q = X[b, m, e, j], X[b, m + 1, e, j]
+                        r, v = X[b, m + 2, e, j], X[b, m + 3, e, j]
+                        mu[row, j] += (
+                            s[i + j] * p + s[i + lanes + j] * q
+                            + s[i + 2 * lanes + j] * r + s[i + 3 * lanes + j] * v
+                        )  # fmt: skip
+                        slope[row, j] += (
+                            t[i + j] * p + t[i + lanes + j] * q
+                            + t[i + 2 * lanes + j] * r + t[i + 3 * lanes + j] * v
+                        )  # fmt: skip
+                    m += 4
+                while m < tokens:
+                    for j in range(lanes):
+                        mu[row, j] += s[m * lanes + j] * X[b, m, e, j]
+                        slope[row, j] += t[m * lanes + j] * X[b, m, e, j]
+                    m += 1
+            for j in range(lanes):
+                total[j] = 1.0 / total[j]
+                inner[j] = 0.0
+            for e in range(E):
+                w = theta[h * E + e]
+                for j in range(lanes):
+                    mu[h * E + e, j] *= total[j]
+                    inner[j] += w * mu[h * E + e, j]
+            for e in range(E):
+                for j in range(lanes):
+                    slope[h * E + e, j] = (
+                        slope[h * E + e, j] * total[j] - inner[j] * mu[h * E + e, j]
+                    )
+            for j in range(lanes):
+                residual[j] += inner[j]
+        for j in range(lanes):
+            residual[j] *= weight[b, j]
+            loss += residual[j] * residual[j]
+        for h in range(heads):
+            for e in range(E):
+                row = h * E + e
+                w = 0.0
+                for j in range(lanes):
+                    w += residual[j] * mu[row, j]
+                    slope[row, j] *= residual[j]
+                gu[row] += w
+                for d in range(dim):
+                    w = 0.0
+                    for j in range(lanes):
+                        w += X[b, 0, d, j] * slope[row, j]
+                    gA[(h * dim + d) * E + e] += w
+    scale = 2.0 / count
+    for i in range(heads * E):
+        gu[i] *= scale
+    for i in range(heads * dim * E):
+        gA[i] *= scale
+    return loss / count
+
+
+@njit(cache=True, fastmath=FAST)
+def train_softmax(
+    case, heads, rank, dim, theta, first, second, X, target, weight, count, masked,
+    optimiser, hyper, span, save_at, saved, states, losses, ceiling, memory,
+):  # fmt: skip
+    """Train softmax attention on batches X (S, blocks, tokens, D+2, lanes); see `train_linear`."""
+    E = dim + 1
+    tokens, lanes = X.shape[2], X.shape[4]
+    A, gA = np.empty(heads * dim * E), np.empty(heads * dim * E)
+    gu = np.empty(heads * E)
+    a = np.empty((E, lanes))
+    s, power = np.empty(tokens * lanes), np.empty(tokens * lanes)
+    bits = power.view(np.int64)
+    mu, slope = np.empty((heads * E, lanes)), np.empty((heads * E, lanes))
+    grad = np.empty(theta.shape[0])
+    start = span[0]
+    for step in range(start, span[1]):
+        i = (step - start) % X.shape[0]
+        if case == SEPARATE_ALL:
+            query_blocks(heads, rank, dim, theta, A)
+        else:
+            for k in range(heads * dim * E):
+                A[k] = theta[heads * E + k]
+        loss = softmax_gradient(
+            heads, dim, theta, A, X[i], target[i], weight[i], count, masked,
+            gu, gA, a, s, power, bits, mu, slope,
+        )  # fmt: skip
+        if not loss <= ceiling:
+            span[0] = step
+            return BLOWN_UP if loss > ceiling else NOT_A_NUMBER
+        memory[0] = loss
+        record(step, loss, theta, save_at, saved, states, losses)
+        if step < span[2]:
+            for k in range(heads * E):
+                grad[k] = gu[k]
+            if case == SEPARATE_ALL:
+                pull_keys_queries(heads, rank, dim, theta, gA, grad)
+            else:
+                for k in range(heads * dim * E):
+                    grad[heads * E + k] = gA[k]
+            advance(optimiser, hyper, step, theta, grad, first, second)
+    return RUNNING
