@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from odekit.errors import InputError, OdekitError, OdekitWarning
+from odekit.errors import InputError, OdekitError, OdekitWarning, SolveError
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
+    from odekit.problem import Problem
     from odekit.reproduce import Target
+    from odekit.solution import Solution
 
 __all__ = ["app", "main"]
 
@@ -32,6 +34,10 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
+Out = Annotated[Path | None, typer.Option(help="File to save the solution to.")]
+Spectrum = Annotated[str | None, typer.Option(help="Eigenvalues of Lambda, as .4,.3,.2,.1")]
+Init = Annotated[float | None, typer.Option(help="Standard deviation of the start.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of the start.")]
 Size = Annotated[int | None, typer.Option(help="A size of the model; a symbol if not given.")]
 
 
@@ -224,43 +230,89 @@ def derive(
 
 @app.command()
 def solve(
-    source: Annotated[
-        str, typer.Argument(metavar="FILE|MODEL", help="A problem file, or a model.")
-    ],
+    source: Annotated[str, typer.Argument(metavar="FILE|MODEL", help="A problem file or a model.")],
     heads: Size = None,
     dim: Size = None,
     context: Size = None,
     rank: Size = None,
-    spectrum: Annotated[
-        str | None, typer.Option(help="Eigenvalues of Lambda, as .4,.3,.2,.1")
-    ] = None,
-    init: Annotated[float | None, typer.Option(help="Standard deviation of the start.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the start.")] = None,
+    spectrum: Spectrum = None,
+    init: Init = None,
+    seed: Seed = None,
     time: Annotated[float | None, typer.Option(help="End time, in the flow's unit.")] = None,
     points: Annotated[int | None, typer.Option(help="Number of output times.")] = None,
     method: Annotated[str | None, typer.Option(help="auto, LSODA, Radau, BDF, DOP853 ...")] = None,
-    out: Annotated[Path | None, typer.Option(help="File to save the solution to.")] = None,
+    out: Out = None,
     as_json: Json = False,
 ) -> None:
     """Integrate a problem file, or a published model from a random start."""
+    problem = _problem(
+        source,
+        sizes=_given(heads=heads, dim=dim, context=context, rank=rank),
+        random=_given(scale=init, seed=seed),
+        solve=_given(method=method),
+        parameters=_spectrum(spectrum),
+        **_given(time=time, points=points),
+    )
+    _check_parent(out)
+    _show_solution(problem.solve(progress=sys.stderr.isatty()), out, as_json)
+
+
+@app.command()
+def simulate(
+    source: Annotated[str, typer.Argument(metavar="FILE|MODEL", help="A problem file or a model.")],
+    heads: Size = None,
+    dim: Size = None,
+    context: Size = None,
+    rank: Size = None,
+    spectrum: Spectrum = None,
+    init: Init = None,
+    seed: Seed = None,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.05,
+    steps: Annotated[int, typer.Option(help="Number of steps.")] = 10_000,
+    batch: Annotated[
+        int | None, typer.Option(help="Fresh samples a step: SGD instead of the exact loss.")
+    ] = None,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Train a published model: gradient descent on its exact expected loss, or SGD with --batch."""
+    from odekit import simulate as training
+
+    problem = _problem(
+        source,
+        sizes=_given(heads=heads, dim=dim, context=context, rank=rank),
+        random=_given(scale=init, seed=seed),
+        parameters=_spectrum(spectrum),
+        time=lr * steps,
+    )
+    if problem.model is None:
+        raise InputError("Only a model can be trained; own [equations] have no data.")
+    _check_parent(out)
+    options: dict[str, Any] = {"y0": problem.y0, "lr": lr, "steps": steps}
+    if batch is None:
+        data = training.Population(problem.params)
+        solution = training.gradient_descent(problem.model, data, **options)
+    else:
+        options |= {"params": problem.params, "batch": batch, "seed": seed or 0}
+        solution = training.sgd(problem.model, **options)
+    _show_solution(solution, out, as_json)
+
+
+def _problem(source: str, **options: Any) -> Problem:
+    """Make the problem of a file or of a model's name; options go over what the file says."""
     from odekit.problem import Problem, read_document
 
     is_file = source.endswith(".toml") or Path(source).is_file()
     document: dict[str, Any] = read_document(source) if is_file else {"model": source}
-    options = {
-        "sizes": _given(heads=heads, dim=dim, context=context, rank=rank),
-        "random": _given(scale=init, seed=seed),
-        "solve": _given(method=method),
-        "parameters": {"Lambda": {"diagonal": _numbers(spectrum)}} if spectrum else {},
-    }
-    for key, table in options.items():
-        if table:
-            document[key] = {**document.get(key, {}), **table}
-    document |= _given(time=time, points=points)
-    problem = Problem.from_mapping(document, Path(source).stem)
-    if out is not None and not out.parent.is_dir():
-        raise InputError(f"Output folder {str(out.parent)!r} does not exist; make it first.")
-    solution = problem.solve(progress=sys.stderr.isatty())
+    for key, value in options.items():
+        if isinstance(value, dict):
+            value = {**document.get(key, {}), **value}
+        if value != {}:
+            document[key] = value
+    return Problem.from_mapping(document, Path(source).stem)
+
+
+def _show_solution(solution: Solution, out: Path | None, as_json: bool) -> None:
     if out is not None:
         solution.save(out)
     if as_json:
@@ -268,14 +320,26 @@ def solve(
         _print_json({**content, "final": solution.final, "stats": solution.stats})
     else:
         print(solution)
+        if solution.loss is not None:
+            print(f"loss {solution.loss[0]:.8g} at the start, {solution.loss[-1]:.8g} at the end")
+    if not solution.status.ok:
+        raise SolveError(solution.message or solution.status.message, solution)
+
+
+def _check_parent(out: Path | None) -> None:
+    """Refuse an output file without a folder before the computation, not after it."""
+    if out is not None and not out.parent.is_dir():
+        raise InputError(f"Output folder {str(out.parent)!r} does not exist; make it first.")
 
 
 def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _numbers(text: str) -> list[float]:
+def _spectrum(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
     try:
-        return [float(number) for number in text.split(",")]
+        return {"Lambda": {"diagonal": [float(number) for number in text.split(",")]}}
     except ValueError:
         raise InputError(f"Expected numbers such as .4,.3,.2,.1, got {text!r}.") from None

@@ -60,6 +60,8 @@ class Problem:
         As in `odekit.solve`.
     relative, absolute : float or None
         As in `odekit.Tolerance`.
+    model : Model or None
+        The published model that the field is the flow of; None for own equations.
     """
 
     title: str
@@ -70,6 +72,7 @@ class Problem:
     method: str = "auto"
     relative: float | None = None
     absolute: float | None = None
+    model: Model | None = None
 
     @classmethod
     def from_mapping(cls, document: Mapping[str, Any], title: str = "problem") -> Problem:
@@ -86,11 +89,12 @@ class Problem:
         if "time" not in document:
             raise InputError("A problem needs its time: the end, or a list of output times.")
         params = {name: _read_value(name, v) for name, v in _table(document, "parameters").items()}
+        model: Model | None = None
         if "model" in document:
             if "loss" in document:
                 raise InputError("A model brings its own loss; 'loss' goes with [equations].")
             model = build_model(document["model"], _table(document, "sizes"))
-            flow: VectorField = model.flow
+            flow = model.flow
         else:
             flow = _own_field(document, params)
         solve = _table(document, "solve")
@@ -98,6 +102,7 @@ class Problem:
         return cls(
             title=str(document.get("title", title)),
             field=flow,
+            model=model,
             y0=_start(document, flow),
             t=_times(document),
             params=params,
