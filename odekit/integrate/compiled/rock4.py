@@ -1,0 +1,238 @@
+"""ROCK4: stabilised explicit method of order 4(3) for fields with a real negative spectrum.
+
+With s stages (5 to 94) the stability interval is about 0.35 s^2 long, so a step of any length is
+paid with the square root of h times the spectral radius. Method: A. Abdulle, SIAM J. Sci. Comput.
+23 (2002) 2041; coefficients derived by `derive_rock`. The spectral radius comes from a nonlinear
+power iteration (Sommeijer, Shampine, Verwer, J. Comput. Appl. Math. 88 (1998) 315, section 4.2),
+which is exact in the limit where the Jacobian is symmetric, as in a gradient flow. Dense output:
+cubic Hermite, of the error estimate's order (see `derive_rock`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import float64, int64, njit
+
+from odekit.integrate.compiled.rock_table import TABLE
+from odekit.integrate.compiled.slots import (
+    AGE,
+    FAILED,
+    H_LAST,
+    LOG_ERROR,
+    NONFINITE,
+    RADIUS,
+    RECORDED,
+    RHS,
+    RTOL,
+    STAGES,
+    STARTED,
+    STEPS,
+    T_END,
+    Code,
+    H,
+    T,
+)
+from odekit.integrate.compiled.stepping import (
+    RHS_TYPE,
+    RUNNING,
+    accept_pi,
+    check,
+    clip,
+    deliver,
+    deliver_start,
+    first_step,
+    largest,
+    reject,
+    set_weights,
+    state_code,
+    sum_squares,
+    wants_dense,
+)
+
+ORDER = 4
+DENSE = 3
+ROWS = 17
+ALPHA, BETA = 0.7 / 4.0, 0.4 / 4.0
+LAST = 15  # a21, a31, a32, a41, a42, a43, b1..b4, d1..d5
+RENEW = 25  # steps between estimates of the spectral radius
+_DONE, _FULL, _NAN = int(Code.DONE), int(Code.RECORD_FULL), int(Code.NAN)
+
+
+def pack_table() -> np.ndarray:
+    """Table as one array (methods, 2 + LAST + 3 * longest): s, ell, last, then mu, kappa, c."""
+    longest = max(TABLE)
+    packed = np.zeros((len(TABLE), 2 + LAST + 3 * longest))
+    for row, (s, (ell, mu, kappa, c, last)) in zip(packed, sorted(TABLE.items()), strict=True):
+        row[0], row[1] = s, ell
+        row[2 : 2 + LAST] = last
+        for k, values in enumerate((mu, kappa, c)):
+            start = 2 + LAST + k * longest
+            row[start : start + len(values)] = values
+    return packed
+
+
+@njit(nogil=True)
+def estimate_radius(rhs, p, t, y, f0, vector, point, f, w, counts):  # type: ignore[no-untyped-def]
+    """Spectral radius by power iteration on differences of f; `vector` is kept between calls.
+
+    Works in the weighted norm, in which all components count alike. Returns 0 for f constant.
+    """
+    n = y.size
+    norm = 0.0
+    for i in range(n):
+        norm += (vector[i] * w[i]) ** 2
+    if norm == 0.0:
+        # Start from f, roughened: f itself may be an invariant direction of small rate.
+        for i in range(n):
+            vector[i] = (1.0 + 0.3 * math.sin(1.0 + 1.7 * i)) / w[i]
+            norm += (vector[i] * w[i]) ** 2
+    size = 0.0
+    for i in range(n):
+        size += (y[i] * w[i]) ** 2
+    # Difference step: square root of rounding relative to the state, at least tolerance-sized.
+    delta = 1.5e-8 * max(math.sqrt(size), math.sqrt(float(n)))
+    radius = 0.0
+    for iteration in range(50):
+        scale = delta / math.sqrt(norm)
+        for i in range(n):
+            point[i] = y[i] + scale * vector[i]
+        rhs(t, point, p, f)
+        counts[RHS] += 1
+        norm = 0.0
+        for i in range(n):
+            vector[i] = f[i] - f0[i]
+            norm += (vector[i] * w[i]) ** 2
+        before = radius
+        radius = math.sqrt(norm) / delta
+        if norm == 0.0 or not math.isfinite(radius):
+            for i in range(n):
+                vector[i] = 0.0
+            return 0.0
+        if iteration > 0 and abs(radius - before) <= 0.03 * radius:
+            break
+    return radius
+
+
+@njit(
+    int64(
+        RHS_TYPE, float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64[::1],
+        int64[::1], float64[::1], float64[::1], float64[:, ::1], float64[:, ::1],
+        float64[:, :, ::1], int64[::1],
+    ),
+    cache=True,
+    nogil=True,
+)  # fmt: skip
+def advance(rhs, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):  # type: ignore[no-untyped-def]
+    """Step until the end, a full record or trouble; arguments as in `run.Run`."""
+    n = y.size
+    longest = (table.shape[1] - 2 - LAST) // 3
+    f0, f1, k1, k2, k3, k4 = work[0], work[1], work[2], work[3], work[4], work[5]
+    new, c, trial, w, s, vector = work[6], work[7:10], work[10], work[11], work[12], work[13]
+    rtol = clock[RTOL]
+    counts[RECORDED] = 0
+    if counts[STARTED] == 0:
+        rhs(clock[T], y, p, f0)
+        counts[RHS] += 1
+        counts[STARTED] = 1
+        counts[AGE] = RENEW
+        if not math.isfinite(largest(f0)):
+            return _NAN
+        set_weights(y, atol, rtol, w)
+        if clock[H] <= 0.0:
+            first_step(rhs, p, y, f0, w, trial, k2, s, clock, counts, ORDER)
+        deliver_start(clock[T], y, t_out, y_out, counts)
+    while clock[T] < clock[T_END]:
+        if rec_t.shape[0] > 0 and counts[RECORDED] == rec_t.shape[0]:
+            return _FULL
+        code = check(y, f0, clock, counts, flag)
+        if code != RUNNING:
+            return code
+        t = clock[T]
+        if counts[AGE] >= RENEW or (counts[FAILED] > 0 and counts[AGE] > 0):
+            clock[RADIUS] = 1.1 * estimate_radius(rhs, p, t, y, f0, vector, trial, k2, w, counts)
+            counts[AGE] = 0
+        reach = table[table.shape[0] - 1, 1] / max(clock[RADIUS], 1e-300)
+        if clock[H] > reach:
+            clock[H] = reach
+        h = clip(clock)
+        last = h == clock[T_END] - t
+        row = 0
+        while row < table.shape[0] - 1 and table[row, 1] < h * clock[RADIUS]:
+            row += 1
+        stages = int(table[row, 0])
+        counts[STAGES] = max(counts[STAGES], stages)
+        coefficients = table[row, 2 : 2 + LAST]
+        mu = table[row, 2 + LAST : 2 + LAST + longest]
+        kappa = table[row, 2 + LAST + longest : 2 + LAST + 2 * longest]
+        node = table[row, 2 + LAST + 2 * longest :]
+        t_new = clock[T_END] if last else t + h
+        # Inner stages: k3 and trial hold g_{j-1} and g_j in turn.
+        m = stages - 4
+        for i in range(n):
+            k3[i] = y[i]
+            trial[i] = y[i] + (h * mu[0]) * f0[i]
+        old, now = k3, trial
+        for j in range(1, m):
+            rhs(t + node[j] * h, now, p, k1)
+            step = h * mu[j]
+            back = kappa[j]
+            ahead = 1.0 + back
+            for i in range(n):
+                old[i] = step * k1[i] + ahead * now[i] - back * old[i]
+            old, now = now, old
+        if m % 2 == 0:
+            # The last inner stage must be out of k3, which is written below.
+            for i in range(n):
+                trial[i] = now[i]
+        g, start = trial, node[m]
+        a21, a31, a32, a41, a42, a43 = (
+            coefficients[0], coefficients[1], coefficients[2], coefficients[3], coefficients[4],
+            coefficients[5],
+        )  # fmt: skip
+        b1, b2, b3, b4 = coefficients[6], coefficients[7], coefficients[8], coefficients[9]
+        d1, d2, d3, d4, d5 = (
+            coefficients[10], coefficients[11], coefficients[12], coefficients[13], coefficients[14],
+        )  # fmt: skip
+        rhs(t + start * h, g, p, k1)
+        for i in range(n):
+            s[i] = g[i] + h * (a21 * k1[i])
+        rhs(t + (start + a21) * h, s, p, k2)
+        for i in range(n):
+            s[i] = g[i] + h * (a31 * k1[i] + a32 * k2[i])
+        rhs(t + (start + a31 + a32) * h, s, p, k3)
+        for i in range(n):
+            s[i] = g[i] + h * (a41 * k1[i] + a42 * k2[i] + a43 * k3[i])
+        rhs(t + (start + a41 + a42 + a43) * h, s, p, k4)
+        for i in range(n):
+            new[i] = g[i] + h * (b1 * k1[i] + b2 * k2[i] + b3 * k3[i] + b4 * k4[i])
+        rhs(t_new, new, p, f1)
+        counts[RHS] += stages
+        for i in range(n):
+            s[i] = (h * w[i]) * (d1 * k1[i] + d2 * k2[i] + d3 * k3[i] + d4 * k4[i] + d5 * f1[i])
+        err = math.sqrt(sum_squares(s) / n)
+        if not err <= 1.0:
+            reject(err, h, clock, counts, 0.25)
+            continue
+        counts[STEPS] += 1
+        counts[AGE] += 1
+        counts[NONFINITE] = 0
+        if wants_dense(t_new, t_out, rec_t, counts):
+            for i in range(n):
+                d = new[i] - y[i]
+                c[0, i] = d
+                c[1, i] = h * f0[i] - d
+                c[2, i] = 2.0 * d - h * (f0[i] + f1[i])
+        deliver(t, h, y, c, t_new, new, t_out, y_out, rec_t, rec_c, counts)
+        clock[H_LAST] = h
+        accept_pi(err, h, last, clock, counts, ALPHA, BETA, LOG_ERROR)
+        clock[T] = t_new
+        for i in range(n):
+            y[i] = new[i]
+            f0[i] = f1[i]
+            w[i] = 1.0 / (atol[i] + rtol * abs(new[i]))
+        code = state_code(y, clock)
+        if code != RUNNING:
+            return code
+    return _DONE
