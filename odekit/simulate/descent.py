@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from odekit.errors import InputError
 from odekit.simulate import loops
 from odekit.simulate.edge import WINDOWS, report_edge
-from odekit.simulate.layer import Floats, Layer, checked_state, is_attention, layer_of
+from odekit.simulate.layer import Floats, Layer, checked_state, fixed_sizes, kind_of, layer_of
 from odekit.simulate.population import Population, population_statistics
 from odekit.simulate.record import configuration_of, solution_of, steps_to_save, whole_number
 from odekit.simulate.statistics import Statistics, statistics
@@ -102,7 +102,7 @@ def gradient_descent(
 
         return descend_flow(model, data, y0=y0, lr=lr, steps=steps, at=at, momentum=momentum)
     layer = layer_of(model, y0)
-    moments = moments_for(layer, data, normalise)
+    moments = moments_for(layer, data, normalise, fixed_sizes(model).get("context"))
     run = _Run(layer, moments, lr, momentum)
     started = time.perf_counter()
     outcome = run(layer.pack(checked_state(y0, layer.shapes)), steps, at)
@@ -157,20 +157,27 @@ def _describe(data: Any, moments: Statistics) -> str:
 
 
 def _in_closed_form(model: Any) -> bool:
-    return is_attention(model) and model.blocks == "zero"
+    kind = kind_of(model)
+    return kind is not None and kind[1] == "zero"
 
 
-def moments_for(layer: Layer, data: Any, normalise: bool) -> Statistics:
-    """Return the statistics that this layer trains on, of its kind and dimension."""
+def moments_for(layer: Layer, data: Any, normalise: bool, context: int | None = None) -> Statistics:
+    """Return the statistics that this layer trains on, of its kind and dimension.
+
+    `context` is the number of context tokens that the model itself fixes, if it does.
+    """
     if isinstance(data, Population):
-        unknown = sorted(set(map(str, data.params)) - {"Lambda", "N"})
-        missing = sorted({"Lambda", "N"} - set(map(str, data.params)))
-        if unknown or missing:
-            raise InputError(
-                f"The population of an attention model takes Lambda and N; missing {missing}, "
-                f"unknown {unknown}."
-            )
         named = {str(name): value for name, value in data.params.items()}
+        if context is not None and int(named.setdefault("N", context)) != context:
+            raise InputError(f"The model has N={context}, the population has N={named['N']}.")
+        if set(named) != {"Lambda", "N"}:
+            raise InputError(
+                "The population of an attention model takes Lambda and N, got "
+                f"{', '.join(named) or 'nothing'}; for noise or task covariances train on "
+                "population_statistics(...)."
+            )
+        if layer.blocks != "zero":
+            raise InputError('The closed form of the population holds for blocks="zero" only.')
         moments = population_statistics(named["Lambda"], named["N"], normalise=normalise)
     elif isinstance(data, Statistics):
         moments = data
@@ -325,7 +332,8 @@ def coefficients(model: Any, states: Mapping[str, ArrayLike]) -> Floats:
 
 
 def _leading(model: Any, arrays: Mapping[str, Floats]) -> int:
-    value = "v" if getattr(model, "blocks", "zero") == "zero" else "u"
+    kind = kind_of(model)
+    value = "v" if kind is None or kind[1] == "zero" else "u"
     if value not in arrays:
         return 0
     return arrays[value].ndim - (1 if value == "v" else 2)
@@ -355,4 +363,5 @@ def loss_curve(
     states = run.states if isinstance(run, Solution) else run
     arrays = {name: np.asarray(value, dtype=np.float64) for name, value in states.items()}
     layer = layer_of(model, {name: value[0] for name, value in arrays.items()})
-    return moments_for(layer, data, normalise).loss(coefficients(layer, arrays))
+    moments = moments_for(layer, data, normalise, fixed_sizes(model).get("context"))
+    return moments.loss(coefficients(layer, arrays))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from odekit.errors import InputError
-from odekit.simulate.layer import Floats, Layer
+from odekit.simulate.layer import Floats, Layer, fixed_sizes, kind_of
 from odekit.simulate.record import whole_number
 
 __all__ = ["initial"]
@@ -104,25 +104,17 @@ def sized_layer(
     """Return the model's layer at concrete sizes; given sizes fill in symbolic ones."""
     if isinstance(model, Layer):
         return model
-    family, blocks = getattr(model, "family", None), getattr(model, "blocks", None)
-    if family not in ("merged", "separate") or blocks not in ("zero", "all"):
+    kind = kind_of(model)
+    if kind is None:
         name = getattr(model, "name", type(model).__name__)
         raise InputError(f"{name} is not a merged or separate attention model.")
+    family, blocks = kind
+    known = fixed_sizes(model)
     given = {"heads": heads, "dim": dim, "rank": rank if family == "separate" else 1}
     sizes = {}
     for name, value in given.items():
-        if value is None:
-            value = _size_of(model, name)
+        value = known.get(name) if value is None else value
         if value is None:
             raise InputError(f"The model's {name} is symbolic; pass {name}=.")
         sizes[name] = whole_number(value, name, 1)
-    return Layer(str(family), str(blocks), **sizes)
-
-
-def _size_of(model: Any, name: str) -> int | None:
-    sizes = getattr(model, "sizes", None)
-    value = sizes.get(name) if hasattr(sizes, "get") else getattr(model, name, None)
-    try:
-        return int(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return None
+    return Layer(family, blocks, **sizes)

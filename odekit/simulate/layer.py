@@ -142,12 +142,34 @@ def real_array(value: ArrayLike, name: str, *, ndim: int | None = None) -> Float
     return array
 
 
+def kind_of(model: Any) -> tuple[str, str] | None:
+    """Family and blocks of an attention model, or None for any other model."""
+    if isinstance(model, Layer):
+        return model.family, model.blocks
+    options = getattr(model, "options", None) or {}
+    family = getattr(model, "family", None)
+    if family is None:
+        name = str(getattr(model, "name", ""))
+        family = name.removeprefix("attention_") if name.startswith("attention_") else None
+    key = (str(family), str(getattr(model, "blocks", None) or options.get("blocks", "zero")))
+    return key if key in _CASES else None
+
+
 def is_attention(model: Any) -> bool:
     """Tell whether the model is one of the attention layers that the loops know."""
-    if isinstance(model, Layer):
-        return True
-    key = (getattr(model, "family", None), getattr(model, "blocks", None))
-    return key in _CASES
+    return kind_of(model) is not None
+
+
+def fixed_sizes(model: Any) -> dict[str, int]:
+    """Sizes that the model was made with as integers: heads, rank, dim, context."""
+    sizes = {}
+    for name, value in (getattr(model, "options", None) or {}).items():
+        if name in ("heads", "rank", "dim", "context"):
+            try:
+                sizes[str(name)] = int(value)
+            except (TypeError, ValueError):
+                continue  # a symbol: the size is read off the arrays
+    return sizes
 
 
 def layer_of(model: Any, y0: Mapping[str, ArrayLike]) -> Layer:
@@ -162,28 +184,34 @@ def layer_of(model: Any, y0: Mapping[str, ArrayLike]) -> Layer:
     """
     if isinstance(model, Layer):
         return model
-    if not is_attention(model):
+    kind = kind_of(model)
+    if kind is None:
         raise InputError(
             f"{getattr(model, 'name', type(model).__name__)} is not an attention layer with merged "
             "or separate key-query weights; train it on its exact loss with Population(params)."
         )
-    family, blocks = str(model.family), str(model.blocks)
+    family, blocks = kind
     value = "v" if blocks == "zero" else "u"
     key = "K" if family == "separate" else ("U" if blocks == "zero" else "A")
-    if not isinstance(y0, Mapping) or value not in y0 or key not in y0:
-        names = Layer(family, blocks, 1, 1).shapes
+    names = Layer(family, blocks, 1, 1).shapes
+    if not isinstance(y0, Mapping) or any(name not in y0 for name in names):
         checked_state(y0, dict.fromkeys(names, ()))
     heads = np.shape(y0[value])[:1]
     shape = np.shape(y0[key])
     if not heads or len(shape) != 3:
         raise InputError(
             f"y0[{value!r}] has shape {np.shape(y0[value])} and y0[{key!r}] has shape {shape}; "
-            f"expected {Layer(family, blocks, 1, 1).shapes} for one head of dimension 1."
+            f"for one head of dimension 1 they would be {names[value]} and {names[key]}."
         )
     rank = shape[1] if family == "separate" else 1
     dim = shape[1] if family == "merged" else shape[2] - (blocks == "all")
     layer = Layer(family, blocks, heads[0], dim, rank)
     if min(layer.heads, layer.dim, layer.rank) < 1:
         raise InputError(f"y0 has an empty axis: {layer}; every size must be at least 1.")
+    for name, size in fixed_sizes(model).items():
+        if getattr(layer, name, size) != size:
+            raise InputError(
+                f"The model has {name}={size}, the arrays of y0 have {name}={getattr(layer, name)}."
+            )
     checked_state(y0, layer.shapes)
     return layer

@@ -13,7 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from odekit.errors import InputError
 from odekit.simulate import loops
 from odekit.simulate.blocks import Log, run
-from odekit.simulate.layer import Floats, Layer, checked_state, is_attention, layer_of
+from odekit.simulate.layer import (
+    Floats,
+    Layer,
+    checked_state,
+    fixed_sizes,
+    is_attention,
+    layer_of,
+)
 from odekit.simulate.optimiser import Optimiser, as_optimiser
 from odekit.simulate.record import (
     Checkpoint,
@@ -109,7 +116,8 @@ def sgd(
         layer = layer_of(model_or_loss, y0)
         if attention == "softmax" and layer.blocks == "zero":
             raise InputError('Softmax attention uses the states of blocks="all".')
-        stream = stream_of(params, data, batch, seed)
+        context = fixed_sizes(model_or_loss).get("context")
+        stream = stream_of(params, data, batch, seed, context)
         trainer: Any = LayerTrainer(layer, stream, rule, float(lr), attention, normalise)
         theta = layer.pack(checked_state(y0, layer.shapes))
         unpack = layer.unpack

@@ -118,13 +118,19 @@ class Fixed:
 
 
 def stream_of(
-    params: Mapping[str, Any] | None, data: Any, batch: int | None, seed: int
+    params: Mapping[str, Any] | None,
+    data: Any,
+    batch: int | None,
+    seed: int,
+    context: int | None = None,
 ) -> Fresh | Fixed:
     """Return the batches for `sgd`'s arguments."""
     if data is None:
         if params is None:
             raise InputError("Give params (Lambda, N) to draw sequences, or data= for a fixed set.")
         named = {str(name): value for name, value in params.items()}
+        if context is not None and int(named.setdefault("N", context)) != context:
+            raise InputError(f"The model has N={context}, params have N={named['N']}.")
         if set(named) != {"Lambda", "N"}:
             raise InputError(
                 f"params of an attention model are Lambda and N, got {', '.join(named) or 'none'}; "
@@ -132,7 +138,7 @@ def stream_of(
             )
         data = SequenceLaw(covariance=named["Lambda"], context=named["N"])
     if isinstance(data, Population):
-        return stream_of(data.params, None, batch, seed)
+        return stream_of(data.params, None, batch, seed, context)
     if isinstance(data, SequenceLaw):
         if batch is None:
             raise InputError("batch is needed when every step draws fresh sequences.")
