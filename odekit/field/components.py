@@ -72,7 +72,9 @@ def component_field(
     open_symbols = tuple(s for s in field.symbols if s not in numbers)
     for symbol in open_symbols:
         parameter_groups[str(symbol)] = ((), (symbol,))
-    for size in {s.shape[0] for e in field.expressions for s in e.tensors() if s.kind == "identity"}:
+    for size in {
+        s.shape[0] for e in field.expressions for s in e.tensors() if s.kind == "identity"
+    }:
         from odekit.tensor import identity
 
         eye = np.full((int(size.subs(known)),) * 2, sp.Integer(0), dtype=object)
@@ -179,7 +181,9 @@ def _exact(value: Any, shape: tuple[int, ...], name: str) -> Components:
 
 def _scalars(field: TensorField, values: Mapping[str, Any]) -> dict[sp.Symbol, sp.Expr]:
     return {
-        s: sp.sympify(values[str(s)] if isinstance(values[str(s)], sp.Expr) else from_number(values[str(s)]))
+        s: sp.sympify(
+            values[str(s)] if isinstance(values[str(s)], sp.Expr) else from_number(values[str(s)])
+        )
         for s in field.symbols
         if str(s) in values
     }
@@ -196,7 +200,9 @@ def _read_sizes(
         if isinstance(number, bool) or int(number) != number or number < 1:
             raise InputError(f"size {name} is {number}; give a positive integer")
         known[names[name]] = sp.Integer(int(number))
-    needed = {s for t in (*field.states, *field.parameters) for n in t.shape for s in n.free_symbols}
+    needed = {
+        s for t in (*field.states, *field.parameters) for n in t.shape for s in n.free_symbols
+    }
     missing = sorted(str(s) for s in needed if s not in known)
     if missing:
         raise InputError(f"components needs the sizes {', '.join(missing)}, as in {missing[0]}=2")
@@ -208,5 +214,23 @@ def _read_sizes(
 
 def _contract(operands: list[Any], output: list[int]) -> Components:
     """Contract pair by pair, so that sums stay nested and short instead of multiplied out."""
-    pairwise = len(operands) > 4
-    return np.einsum(*operands, output, optimize="greedy" if pairwise else False)
+    pending = list(zip(operands[::2], operands[1::2], strict=True))
+    array, indices = pending.pop(0)
+    while True:
+        # Next the operand that shares most indices with what is there already.
+        after = [i for _, other in pending for i in other]
+        kept = [i for i in dict.fromkeys(indices) if i in output or i in after]
+        array, indices = _object_einsum(array, indices, kept), kept
+        if not pending:
+            return _object_einsum(array, indices, output)
+        pending.sort(key=lambda item: -len(set(item[1]) & set(indices)))
+        other, own = pending.pop(0)
+        joined = list(dict.fromkeys([*indices, *own]))
+        after = [i for _, rest in pending for i in rest]
+        kept = [i for i in joined if i in output or i in after]
+        array = np.asarray(np.einsum(array, indices, other, own, kept), dtype=object)
+        indices = kept
+
+
+def _object_einsum(array: Components, indices: list[int], output: list[int]) -> Components:
+    return np.asarray(np.einsum(array, indices, output), dtype=object)

@@ -43,16 +43,16 @@ class Equations(Mapping[str, TensorExpr]):
             lines[name] = sp.Eq(_left_side(tensor, body), body.sympy(), evaluate=False)
         for name, (tensor, body) in self._rates.items():
             left = sp.Symbol(rf"d{_left_side(tensor, body)}/d{t}")
-            lines[name] = sp.Eq(left, body.sympy(), evaluate=False) if body.rank == 0 else (
-                _Rate(tensor.name, body.sympy())
+            lines[name] = (
+                sp.Eq(left, body.sympy(), evaluate=False)
+                if body.rank == 0
+                else (_Rate(tensor.name, body.sympy()))
             )
         return lines
 
     def latex(self) -> str:
         """LaTeX in an ``aligned`` environment."""
-        rows = [
-            rf"{_left_latex(t, b)} &= {b.latex()}" for t, b in self._definitions.values()
-        ]
+        rows = [rf"{_left_latex(t, b)} &= {b.latex()}" for t, b in self._definitions.values()]
         rows += [
             rf"\frac{{d}}{{dt}} {_left_latex(t, b)} &= {b.latex()}" for t, b in self._rates.values()
         ]

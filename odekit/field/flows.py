@@ -41,7 +41,9 @@ def gradient_flow(
     found = [t for t in expression.tensors(deep=True) if t.kind == "weight"]
     if any(t.kind == "gaussian" for t in expression.tensors(deep=True)):
         raise InputError("the loss holds random tensors; average it with ok.expectation first")
-    states = found if weights is None else [weights] if isinstance(weights, Tensor) else list(weights)
+    states = (
+        found if weights is None else [weights] if isinstance(weights, Tensor) else list(weights)
+    )
     for tensor in states:
         if tensor not in found:
             known = ", ".join(t.name for t in found)
@@ -68,9 +70,7 @@ def gradient_flow(
             if holder.tensor in cotangents and tensor in holder.body.tensors():
                 inner = partial_derivative(holder.body, tensor)
                 rank = holder.tensor.rank
-                total = total + contract_tail(
-                    as_expression(cotangents[holder.tensor]), inner, rank
-                )
+                total = total + contract_tail(as_expression(cotangents[holder.tensor]), inner, rank)
         return total
 
     for holder in reversed(active):

@@ -65,7 +65,7 @@ class ExpectedLoss(Arithmetic):
             self.penalty + right.penalty,
         )
 
-    __radd__ = __add__
+    __radd__ = __add__  # type: ignore[assignment]
 
     def __sub__(self, other: Any) -> ExpectedLoss:  # type: ignore[override]
         return self + (-1) * _as_loss(other)
@@ -84,7 +84,7 @@ class ExpectedLoss(Arithmetic):
             self.penalty * scale,
         )
 
-    __rmul__ = __mul__
+    __rmul__ = __mul__  # type: ignore[assignment]
 
     def __truediv__(self, factor: Any) -> ExpectedLoss:  # type: ignore[override]
         return self * (1 / sp.sympify(factor))

@@ -50,7 +50,10 @@ def _clusters(factors: list[Factor], held: set[int]) -> list[list[Factor]]:
     for factor in factors:
         inner = {i for i in factor[1] if i < 0 and i not in held}
         joined = [g for g in groups if g[1] & inner]
-        merged = ([f for g in joined for f in g[0]] + [factor], inner.union(*(g[1] for g in joined)))
+        merged = (
+            [f for g in joined for f in g[0]] + [factor],
+            inner.union(*(g[1] for g in joined)),
+        )
         groups = [g for g in groups if g not in joined] + [merged]
     return [g[0] for g in groups]
 

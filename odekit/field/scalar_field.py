@@ -117,7 +117,9 @@ class ScalarField(VectorField):
             for name, (shape, symbols) in self.state_groups.items()
         }
 
-    def loss_value(self, state: Mapping[str, Any], params: Mapping[str, Any] | None = None) -> float:
+    def loss_value(
+        self, state: Mapping[str, Any], params: Mapping[str, Any] | None = None
+    ) -> float:
         """The loss at numbers."""
         if self.loss is None:
             raise InputError("this field has no loss; pass loss= to ok.vector_field")

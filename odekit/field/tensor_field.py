@@ -36,6 +36,9 @@ class TensorField(VectorField):
     time_scale : dict of Tensor to sympy.Expr
         ``time_scale * d(state)/dt = - d(loss)/d(state)`` where the field is a gradient flow; else
         empty.
+    constants : dict of str to int
+        Sizes that were fixed when the field was made, by the name they bear in the paper: a number
+        given for one is accepted if it is the same.
     """
 
     states: tuple[Tensor, ...]
@@ -43,6 +46,7 @@ class TensorField(VectorField):
     rates: Mapping[Tensor, TensorExpr]
     loss: TensorExpr | None = None
     time_scale: Mapping[Tensor, sp.Expr] = field(default_factory=dict)
+    constants: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def state_names(self) -> tuple[str, ...]:
@@ -61,7 +65,9 @@ class TensorField(VectorField):
         found = {t for e in self.expressions for t in e.tensors()}
         found -= {t for t, _ in self.definitions} | set(self.states)
         extra = {t.of for t in found if hasattr(t, "of")} - found
-        return tuple(sorted((t for t in found | extra if t.kind != "identity"), key=lambda t: t.order))
+        return tuple(
+            sorted((t for t in found | extra if t.kind != "identity"), key=lambda t: t.order)
+        )
 
     @cached_property
     def symbols(self) -> tuple[sp.Symbol, ...]:
@@ -91,6 +97,15 @@ class TensorField(VectorField):
     def covariances(self) -> tuple[Tensor, ...]:
         """Parameters that must be positive semidefinite."""
         return tuple(t for t in self.parameters if t.semidefinite)
+
+    def check_parameter_names(self, params: Mapping[str, Any], optional: set[str]) -> None:
+        """Refuse unknown or missing parameters, and other values for fixed sizes."""
+        for name, fixed in self.constants.items():
+            if name in params and params[name] != fixed:
+                raise InputError(f"{name} is fixed at {fixed} in this field, not {params[name]}")
+        super().check_parameter_names(
+            {k: v for k, v in params.items() if k not in self.constants}, optional
+        )
 
     # -- showing --------------------------------------------------------------------------------
 
@@ -149,16 +164,13 @@ class TensorField(VectorField):
                 raise InputError(f"size {name} is unknown; pass sizes={{'{name}': ...}}")
         return {name: known[symbol] for name, symbol in names.items()}
 
-    def bind(
-        self, state: Mapping[str, Any], params: Mapping[str, Any] | None = None
-    ) -> Bindings:
+    def bind(self, state: Mapping[str, Any], params: Mapping[str, Any] | None = None) -> Bindings:
         """Check names, shapes, symmetry and positivity, and bind numbers."""
         values = dict(params or {})
         self.check_state_names(state)
         self.check_parameter_names(values, {str(s) for s in self.size_symbols})
-        bindings = Bindings(
-            (*self.states, *self.parameters), self.symbols, {**values, **state}
-        )
+        values = {k: v for k, v in values.items() if k not in self.constants}
+        bindings = Bindings((*self.states, *self.parameters), self.symbols, {**values, **state})
         for tensor in self.covariances:
             check_semidefinite(bindings.arrays[tensor], tensor.name)
         return bindings
@@ -183,7 +195,9 @@ class TensorField(VectorField):
         bindings = self.bind(state, params)
         return {s.name: bindings.evaluate(self.rates[s]) for s in self.states}
 
-    def loss_value(self, state: Mapping[str, Any], params: Mapping[str, Any] | None = None) -> float:
+    def loss_value(
+        self, state: Mapping[str, Any], params: Mapping[str, Any] | None = None
+    ) -> float:
         """The loss at numbers."""
         if self.loss is None:
             raise InputError("this field has no loss")

@@ -37,7 +37,9 @@ class VectorField(ABC):
         """The rate of each state at numbers, in the shapes of the states."""
 
     @abstractmethod
-    def loss_value(self, state: Mapping[str, Any], params: Mapping[str, Any] | None = None) -> float:
+    def loss_value(
+        self, state: Mapping[str, Any], params: Mapping[str, Any] | None = None
+    ) -> float:
         """The loss at numbers."""
 
     @abstractmethod

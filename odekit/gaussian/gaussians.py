@@ -93,9 +93,7 @@ _FRESH = 10**9
 def _combine(left: Pairing, right: Pairing) -> Pairing:
     from odekit.tensor.coefficient import multiply
 
-    return [
-        (lf + rf, multiply(lm, rm), lc * rc) for lf, lm, lc in left for rf, rm, rc in right
-    ]
+    return [(lf + rf, multiply(lm, rm), lc * rc) for lf, lm, lc in left for rf, rm, rc in right]
 
 
 def gaussian(name: str, shape: Any = (), covariance: Any = 1) -> Gaussian:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from odekit.errors import InputError
 from odekit.gaussian.gaussians import Gaussian
+from odekit.tensor import Tensor
 from odekit.tensor.evaluation import Bindings, check_semidefinite
 
 
@@ -46,7 +47,7 @@ def sample(
     dict
         Name to array of shape ``(size, *shape)`` or ``shape``.
     """
-    chosen = [tensors] if isinstance(tensors, Gaussian) else list(tensors)
+    chosen = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     for tensor in chosen:
         if not isinstance(tensor, Gaussian):
             raise InputError(f"sample draws Gaussian tensors, not {tensor!r}")
@@ -61,7 +62,9 @@ def sample(
     inner = {x for e in parts for x in e.tensors(deep=True)}
     symbols = {s for e in parts for s in e.symbols(deep=True)}
     symbols |= {s for t in chosen for axis in t.shape for s in axis.free_symbols}
-    bindings = Bindings(sorted(inner, key=lambda t: t.order), sorted(symbols, key=str), values or {})
+    bindings = Bindings(
+        sorted(inner, key=lambda t: t.order), sorted(symbols, key=str), values or {}
+    )
     result = {}
     for tensor in chosen:
         shape = tuple(bindings.size(s) for s in tensor.shape)

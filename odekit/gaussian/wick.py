@@ -9,7 +9,7 @@ from typing import Any
 
 from odekit.errors import InputError, OdekitError
 from odekit.gaussian.gaussians import Gaussian
-from odekit.tensor import Factor, Monomial, Term, TensorExpr, as_expression
+from odekit.tensor import Factor, Monomial, Tensor, TensorExpr, Term, as_expression
 from odekit.tensor.coefficient import multiply
 from odekit.tensor.simplify import reduced_terms
 
@@ -69,7 +69,7 @@ def expectation(
 def _read_variables(over: Iterable[Gaussian] | Gaussian | None) -> set[Gaussian] | None:
     if over is None:
         return None
-    variables = {over} if isinstance(over, Gaussian) else set(over)
+    variables = {over} if isinstance(over, Tensor) else set(over)
     for variable in variables:
         if not isinstance(variable, Gaussian):
             raise InputError(f"over= names {variable!r}, which is no Gaussian tensor")

@@ -6,7 +6,7 @@ from typing import Any
 
 from odekit.field import expected_loss, gradient_flow
 from odekit.models.in_context_regression import regression, size_or_symbol
-from odekit.models.model import Model
+from odekit.models.model import Model, with_constants
 from odekit.tensor import einsum, weight
 
 
@@ -39,7 +39,10 @@ def attention_merged(heads: Any = None, dim: Any = None, context: Any = None) ->
         prediction=prediction,
         target=data.target,
         loss=loss,
-        flow=gradient_flow(loss, weights=(v, U), time_scale=2),
+        flow=with_constants(
+            gradient_flow(loss, weights=(v, U), time_scale=2),
+            {"N": data.context, "D": data.dim, "H": H},
+        ),
         source="Zhang et al. 2025, ATTN_M",
         options={"heads": H, "dim": data.dim, "context": data.context, "blocks": "zero"},
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from odekit.field import expected_loss, gradient_flow
 from odekit.models.in_context_regression import regression, size_or_symbol
-from odekit.models.model import Model
+from odekit.models.model import Model, with_constants
 from odekit.tensor import einsum, weight
 
 
@@ -42,7 +42,10 @@ def attention_separate(
         prediction=prediction,
         target=data.target,
         loss=loss,
-        flow=gradient_flow(loss, weights=(v, K, Q), time_scale=2),
+        flow=with_constants(
+            gradient_flow(loss, weights=(v, K, Q), time_scale=2),
+            {"N": data.context, "D": D, "H": H, "R": R},
+        ),
         source="Zhang et al. 2025, ATTN_S",
         options={"heads": H, "rank": R, "dim": D, "context": data.context, "blocks": "zero"},
     )

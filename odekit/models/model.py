@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from odekit.field import ExpectedLoss, VectorField
+import sympy as sp
+
+from odekit.field import ExpectedLoss, TensorField, VectorField
 from odekit.tensor import Tensor, TensorExpr
 
 
@@ -46,3 +48,9 @@ class Model:
 
     def __repr__(self) -> str:
         return f"Model {self.name} ({self.source})\n{self.flow!r}"
+
+
+def with_constants(flow: TensorField, sizes: Mapping[str, sp.Expr]) -> TensorField:
+    """Remember the sizes that were given as integers under their names in the paper."""
+    fixed = {name: int(size) for name, size in sizes.items() if size.is_number}
+    return replace(flow, constants=fixed)

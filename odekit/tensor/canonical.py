@@ -162,7 +162,9 @@ class _Search:
         for dummy in cells[colour]:
             if any(dummy in self._orbit(other, fixed) for other in done):
                 continue
-            split = {d: 2 * c + (1 if c == colour and d != dummy else 0) for d, c in colours.items()}
+            split = {
+                d: 2 * c + (1 if c == colour and d != dummy else 0) for d, c in colours.items()
+            }
             self._visit(self._refine(split), [*fixed, dummy])
             done.append(dummy)
 

@@ -88,9 +88,7 @@ def _polynomial_of(expression: sp.Expr) -> tuple[tuple[Monomial, Fraction], ...]
             elif factor.is_finite is False or factor is sp.nan or factor.has(sp.I):
                 raise InputError(f"coefficient {expression} is not a finite real expression")
             elif exponent.is_Rational:
-                monomial = multiply(
-                    monomial, ((base, Fraction(int(exponent.p), int(exponent.q))),)
-                )
+                monomial = multiply(monomial, ((base, Fraction(int(exponent.p), int(exponent.q))),))
             else:
                 monomial = multiply(monomial, ((factor, Fraction(1)),))
         total = collected.get(monomial, Fraction(0)) + number

@@ -211,7 +211,11 @@ def evaluate(
     ndarray
         Of the expression's shape, after a batch axis if anything in it is batched.
     """
-    bindings = Bindings(
-        expression.tensors(deep=True), expression.symbols(deep=True), values, batched
-    )
+    tensors = expression.tensors(deep=True)
+    # Sizes that only a delta or a broadcast axis holds are told by no array.
+    sizes = {s for t in tensors if t.kind == "identity" for s in t.shape[0].free_symbols}
+    sizes |= {s for size in expression.shape for s in size.free_symbols}
+    told = {s for t in tensors if t.kind != "identity" for n in t.shape for s in n.free_symbols}
+    symbols = {*expression.symbols(deep=True), *(sizes - told)}
+    bindings = Bindings(tensors, sorted(symbols, key=str), values, batched)
     return bindings.evaluate(expression)

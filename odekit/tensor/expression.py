@@ -193,7 +193,9 @@ class TensorExpr(Arithmetic):
             return other.as_expression().inverted(self)
         if not is_scalar(other):
             return NotImplemented
-        divisor = sp.nsimplify(other, rational=True) if isinstance(other, float) else sp.sympify(other)
+        divisor = (
+            sp.nsimplify(other, rational=True) if isinstance(other, float) else sp.sympify(other)
+        )
         if divisor == 0:
             raise InputError("division of an expression by zero")
         return self.times(1 / divisor)

@@ -60,7 +60,11 @@ def latex(expression: TensorExpr) -> str:
     matrix_like = all(read_chains(t.factors, expression.rank) is not None for t, _ in terms)
     pieces = []
     for term, coefficient in terms:
-        body = _chain_latex(term, expression.rank) if matrix_like else _index_latex(term, expression.rank)
+        body = (
+            _chain_latex(term, expression.rank)
+            if matrix_like
+            else _index_latex(term, expression.rank)
+        )
         pieces.append(_with_coefficient(coefficient, body))
     text = pieces[0]
     for piece in pieces[1:]:

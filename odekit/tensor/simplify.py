@@ -55,8 +55,7 @@ def reduced_terms(
     if not closed:
         return [(Term(product, monomial), Fraction(1))]
     return [
-        (Term(product, multiply(monomial, m)), number)
-        for m, number in polynomial(sp.Mul(*closed))
+        (Term(product, multiply(monomial, m)), number) for m, number in polynomial(sp.Mul(*closed))
     ]
 
 
@@ -100,7 +99,9 @@ def _apply_eigenvector(work: list[Factor]) -> _Step | None:
         if not isinstance(tensor, Eigenvector) or indices[-1] >= 0:
             continue
         dummy = indices[-1]
-        places = [(m, s) for m, (_, own) in enumerate(work) for s, i in enumerate(own) if i == dummy]
+        places = [
+            (m, s) for m, (_, own) in enumerate(work) for s, i in enumerate(own) if i == dummy
+        ]
         if len(places) != 2:
             continue
         m, slot = places[0] if places[0][0] != k else places[1]

@@ -6,6 +6,8 @@ SymPy's derivative by a matrix symbol returns 0 for some of these (sympy#27406).
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add, mul
 from typing import Any
 
 import sympy as sp
@@ -33,7 +35,7 @@ def to_sympy_view(expression: TensorExpr) -> Any:
         return sp.ZeroMatrix(*_matrix_shape(expression)) if expression.rank <= 2 else sp.Integer(0)
     if all(read_chains(t.factors, expression.rank) is not None for t, _ in terms):
         parts = [coefficient * _matrix_term(t, expression.rank) for t, coefficient in terms]
-        return sp.MatAdd(*parts) if expression.rank else sp.Add(*parts)
+        return reduce(add, parts)
     return sp.Add(*(coefficient * _index_term(t, expression.rank) for t, coefficient in terms))
 
 
@@ -68,7 +70,7 @@ def _matrix_term(term: Term, rank: int) -> Any:
     opened = [_matrix(k) for k in chains.open[0]]
     if len(chains.open) == 2:
         opened += [_matrix(Link(k.tensor, not k.transposed)) for k in reversed(chains.open[1])]
-    return sp.MatMul(scalar, *opened)
+    return reduce(mul, opened, scalar)
 
 
 def _index_term(term: Term, rank: int) -> Any:
