@@ -18,14 +18,23 @@ from numba import float64, int64, njit
 from odekit.integrate.compiled.rock_table import TABLE
 from odekit.integrate.compiled.slots import (
     AGE,
+    CALM,
     FAILED,
     H_LAST,
     LOG_ERROR,
     NONFINITE,
+    PATIENCE,
     RADIUS,
     RECORDED,
     RHS,
+    ROW_DENSE,
+    ROW_F,
+    ROW_FREE,
+    ROW_NEW,
+    ROW_VECTOR,
+    ROW_WEIGHTS,
     RTOL,
+    STABILISED,
     STAGES,
     STARTED,
     STEPS,
@@ -42,6 +51,7 @@ from odekit.integrate.compiled.stepping import (
     clip,
     deliver,
     deliver_start,
+    estimate_radius,
     first_step,
     largest,
     reject,
@@ -52,12 +62,15 @@ from odekit.integrate.compiled.stepping import (
 )
 
 ORDER = 4
-DENSE = 3
-ROWS = 17
+DENSE = 4  # the cubic's coefficients and a zero, so that records fit those of Tsit5
+ROWS = ROW_FREE + 7
 ALPHA, BETA = 0.7 / 4.0, 0.4 / 4.0
 LAST = 15  # a21, a31, a32, a41, a42, a43, b1..b4, d1..d5
 RENEW = 25  # steps between estimates of the spectral radius
+PLAIN_STAGES, PLAIN_STABILITY = 6.0, 3.4  # of Tsit5
+CALM_STEPS = 6
 _DONE, _FULL, _NAN = int(Code.DONE), int(Code.RECORD_FULL), int(Code.NAN)
+_RELAXED = int(Code.RELAXED)
 
 
 def pack_table() -> np.ndarray:
@@ -73,48 +86,6 @@ def pack_table() -> np.ndarray:
     return packed
 
 
-@njit(nogil=True)
-def estimate_radius(rhs, p, t, y, f0, vector, point, f, w, counts):  # type: ignore[no-untyped-def]
-    """Spectral radius by power iteration on differences of f; `vector` is kept between calls.
-
-    Works in the weighted norm, in which all components count alike. Returns 0 for f constant.
-    """
-    n = y.size
-    norm = 0.0
-    for i in range(n):
-        norm += (vector[i] * w[i]) ** 2
-    if norm == 0.0:
-        # Start from f, roughened: f itself may be an invariant direction of small rate.
-        for i in range(n):
-            vector[i] = (1.0 + 0.3 * math.sin(1.0 + 1.7 * i)) / w[i]
-            norm += (vector[i] * w[i]) ** 2
-    size = 0.0
-    for i in range(n):
-        size += (y[i] * w[i]) ** 2
-    # Difference step: square root of rounding relative to the state, at least tolerance-sized.
-    delta = 1.5e-8 * max(math.sqrt(size), math.sqrt(float(n)))
-    radius = 0.0
-    for iteration in range(50):
-        scale = delta / math.sqrt(norm)
-        for i in range(n):
-            point[i] = y[i] + scale * vector[i]
-        rhs(t, point, p, f)
-        counts[RHS] += 1
-        norm = 0.0
-        for i in range(n):
-            vector[i] = f[i] - f0[i]
-            norm += (vector[i] * w[i]) ** 2
-        before = radius
-        radius = math.sqrt(norm) / delta
-        if norm == 0.0 or not math.isfinite(radius):
-            for i in range(n):
-                vector[i] = 0.0
-            return 0.0
-        if iteration > 0 and abs(radius - before) <= 0.03 * radius:
-            break
-    return radius
-
-
 @njit(
     int64(
         RHS_TYPE, float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64[::1],
@@ -128,8 +99,11 @@ def advance(rhs, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, re
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
     n = y.size
     longest = (table.shape[1] - 2 - LAST) // 3
-    f0, f1, k1, k2, k3, k4 = work[0], work[1], work[2], work[3], work[4], work[5]
-    new, c, trial, w, s, vector = work[6], work[7:10], work[10], work[11], work[12], work[13]
+    f0, w, new = work[ROW_F], work[ROW_WEIGHTS], work[ROW_NEW]
+    c, vector = work[ROW_DENSE : ROW_DENSE + DENSE], work[ROW_VECTOR]
+    f1, k1, k2 = work[ROW_FREE], work[ROW_FREE + 1], work[ROW_FREE + 2]
+    k3, k4 = work[ROW_FREE + 3], work[ROW_FREE + 4]
+    trial, s = work[ROW_FREE + 5], work[ROW_FREE + 6]
     rtol = clock[RTOL]
     counts[RECORDED] = 0
     if counts[STARTED] == 0:
@@ -151,7 +125,9 @@ def advance(rhs, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, re
             return code
         t = clock[T]
         if counts[AGE] >= RENEW or (counts[FAILED] > 0 and counts[AGE] > 0):
-            clock[RADIUS] = 1.1 * estimate_radius(rhs, p, t, y, f0, vector, trial, k2, w, counts)
+            clock[RADIUS] = 1.1 * estimate_radius(
+                rhs, p, t, y, f0, vector, trial, k2, w, counts, 50
+            )
             counts[AGE] = 0
         reach = table[table.shape[0] - 1, 1] / max(clock[RADIUS], 1e-300)
         if clock[H] > reach:
@@ -216,6 +192,7 @@ def advance(rhs, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, re
             reject(err, h, clock, counts, 0.25)
             continue
         counts[STEPS] += 1
+        counts[STABILISED] += 1
         counts[AGE] += 1
         counts[NONFINITE] = 0
         if wants_dense(t_new, t_out, rec_t, counts):
@@ -224,6 +201,7 @@ def advance(rhs, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, re
                 c[0, i] = d
                 c[1, i] = h * f0[i] - d
                 c[2, i] = 2.0 * d - h * (f0[i] + f1[i])
+                c[3, i] = 0.0
         deliver(t, h, y, c, t_new, new, t_out, y_out, rec_t, rec_c, counts)
         clock[H_LAST] = h
         accept_pi(err, h, last, clock, counts, ALPHA, BETA, LOG_ERROR)
@@ -235,4 +213,13 @@ def advance(rhs, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, re
         code = state_code(y, clock)
         if code != RUNNING:
             return code
+        if counts[PATIENCE] > 0:
+            # Stages per unit time against those of Tsit5 at its stability limit.
+            if stages * PLAIN_STABILITY > PLAIN_STAGES * clock[RADIUS] * h:
+                counts[CALM] += 1
+            else:
+                counts[CALM] = 0
+            if counts[CALM] >= CALM_STEPS:
+                counts[CALM] = 0
+                return _RELAXED
     return _DONE

@@ -38,7 +38,21 @@ FAILED = 11  # rejections in a row
 NONFINITE = 12  # 1 when the last rejected trial was not finite
 STAGES = 13  # largest number of stages used (stabilised method)
 AGE = 14  # steps since the spectral radius was estimated (stabilised method)
-COUNTS_SIZE = 16
+CALM = 15  # consecutive steps that a plain explicit method would take more cheaply
+MODE = 16  # method at work in a switching loop: 0 Tsit5, 1 ROCK4
+SWITCHES = 17  # changes of method so far
+STABILISED = 18  # accepted steps taken by the stabilised method
+LOOKS = 19  # looks in a row that must find the step limited by stability before "stiff"
+COUNTS_SIZE = 24
+
+# Rows of the workspace that every explicit method lays out alike, so that one can take over from
+# another in mid-run without evaluating anything anew.
+ROW_F = 0  # f(t, y)
+ROW_WEIGHTS = 1  # error weights at y
+ROW_NEW = 2  # state after the step
+ROW_DENSE = 3  # four rows: interpolant
+ROW_VECTOR = 7  # estimate of the dominant eigenvector
+ROW_FREE = 8  # the method's own rows from here
 
 
 class Code(IntEnum):
@@ -52,3 +66,4 @@ class Code(IntEnum):
     INTERRUPTED = 5  #: somebody set the interruption flag
     STALLED = 6  #: the step size fell below its minimum
     STIFF = 7  #: explicit steps are limited by stability; continue with another method
+    RELAXED = 8  #: a plain explicit method would be cheaper from here

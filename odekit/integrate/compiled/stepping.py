@@ -251,3 +251,46 @@ def accept_pi(err, h, clipped, clock, counts, alpha, beta, log_error_slot):  # t
     proposal = min(h * factor, clock[H_MAX])
     # A step cut short by the end says nothing against the step that was planned.
     clock[H] = max(clock[H], proposal) if clipped else proposal
+
+
+@njit(nogil=True)
+def estimate_radius(rhs, p, t, y, f0, vector, point, f, w, counts, iterations):  # type: ignore[no-untyped-def]
+    """Spectral radius by power iteration on differences of f; `vector` is kept between calls.
+
+    Sommeijer, Shampine, Verwer, J. Comput. Appl. Math. 88 (1998) 315, section 4.2. Works in the
+    weighted norm, in which all components count alike. Returns 0 for f constant.
+    """
+    n = y.size
+    norm = 0.0
+    for i in range(n):
+        norm += (vector[i] * w[i]) ** 2
+    if norm == 0.0:
+        # Start from f, roughened: f itself may be an invariant direction of small rate.
+        for i in range(n):
+            vector[i] = (1.0 + 0.3 * math.sin(1.0 + 1.7 * i)) / w[i]
+            norm += (vector[i] * w[i]) ** 2
+    size = 0.0
+    for i in range(n):
+        size += (y[i] * w[i]) ** 2
+    # Difference step: square root of rounding relative to the state, at least tolerance-sized.
+    delta = 1.5e-8 * max(math.sqrt(size), math.sqrt(float(n)))
+    radius = 0.0
+    for iteration in range(iterations):
+        scale = delta / math.sqrt(norm)
+        for i in range(n):
+            point[i] = y[i] + scale * vector[i]
+        rhs(t, point, p, f)
+        counts[RHS] += 1
+        norm = 0.0
+        for i in range(n):
+            vector[i] = f[i] - f0[i]
+            norm += (vector[i] * w[i]) ** 2
+        before = radius
+        radius = math.sqrt(norm) / delta
+        if norm == 0.0 or not math.isfinite(radius):
+            for i in range(n):
+                vector[i] = 0.0
+            return 0.0
+        if iteration > 0 and abs(radius - before) <= 0.03 * radius:
+            break
+    return radius

@@ -1,0 +1,81 @@
+"""Tsit5 and ROCK4 in one compiled loop: whichever needs fewer stages per unit time is at work.
+
+A gradient flow alternates between plateaus, where a plain explicit method creeps along its
+stability limit, and drops, where accuracy sets the step and order five pays. Both methods lay out
+their workspace alike, so a change costs no evaluation. Only for fields whose Jacobian is symmetric
+(real spectrum), which ROCK4 needs.
+"""
+
+from __future__ import annotations
+
+from numba import float64, int64, njit
+
+from odekit.integrate.compiled import rock4, tsit5
+from odekit.integrate.compiled.slots import (
+    AGE,
+    CALM,
+    LOOKS,
+    MODE,
+    PATIENCE,
+    RECORDED,
+    STREAK,
+    SWITCHES,
+    Code,
+)
+from odekit.integrate.compiled.stepping import RHS_TYPE
+
+ORDER = 5
+DENSE = 4
+ROWS = max(tsit5.ROWS, rock4.ROWS)
+_plain, _stabilised = tsit5.advance, rock4.advance
+_STIFF, _RELAXED, _RENEW = int(Code.STIFF), int(Code.RELAXED), rock4.RENEW
+FIRST_LOOKS, MOST_LOOKS = 2, 16
+
+
+@njit(
+    int64(
+        RHS_TYPE, float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64[::1],
+        int64[::1], float64[::1], float64[::1], float64[:, ::1], float64[:, ::1],
+        float64[:, :, ::1], int64[::1],
+    ),
+    cache=True,
+    nogil=True,
+)  # fmt: skip
+def advance(rhs, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):  # type: ignore[no-untyped-def]
+    """Step until the end, a full record or trouble; arguments as in `run.Run`."""
+    if counts[LOOKS] == 0:
+        counts[LOOKS] = FIRST_LOOKS
+    patience = counts[PATIENCE]
+    if patience == 0:
+        counts[PATIENCE] = 20
+    filled = 0
+    while True:
+        # A record may be filled by both methods in turn: each sees the part that is left.
+        rest_t, rest_c = rec_t[filled:], rec_c[filled:]
+        if counts[MODE] == 0:
+            code = _plain(rhs, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag)
+        else:
+            code = _stabilised(
+                rhs, table, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag
+            )
+        filled += counts[RECORDED]
+        if code == _STIFF:
+            counts[MODE] = 1
+            counts[AGE] = _RENEW
+            counts[CALM] = 0
+            counts[SWITCHES] += 1
+        elif code == _RELAXED:
+            counts[MODE] = 0
+            counts[STREAK] = 0
+            # Each return makes the next departure need more evidence, against switching to and fro.
+            counts[LOOKS] = min(2 * counts[LOOKS], MOST_LOOKS)
+            counts[SWITCHES] += 1
+        else:
+            break
+        if rec_t.shape[0] > 0 and filled == rec_t.shape[0]:
+            code = 1
+            break
+    counts[RECORDED] = filled
+    if patience == 0:
+        counts[PATIENCE] = 0
+    return code
