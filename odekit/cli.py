@@ -283,7 +283,7 @@ def simulate(
         sizes=_given(heads=heads, dim=dim, context=context, rank=rank),
         random=_given(scale=init, seed=seed),
         parameters=_spectrum(spectrum),
-        time=lr * steps,
+        time=steps,
     )
     if problem.model is None:
         raise InputError("Only a model can be trained; own [equations] have no data.")

@@ -1,7 +1,9 @@
 import json
+import math
 
 import pytest
 
+import odekit as ok
 from odekit.cli import main
 
 pytestmark = pytest.mark.usefixtures("doe2030")
@@ -76,3 +78,92 @@ def test_an_output_folder_that_cannot_be_written(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     arguments = ["reproduce", "doe2030/good", "--out", str(tmp_path / "file" / "out")]
     fails_in_one_line(capsys, arguments, 2, "cannot be written")
+
+
+SIZES = ["--heads", "2", "--rank", "1", "--dim", "2", "--context", "31"]
+SOLVE = ["solve", "attention_separate", *SIZES, "--time", "2"]
+LAMBDA = ["--spectrum", ".6,.4"]
+
+
+def test_derive_prints_text_latex_and_json(capsys):
+    assert main(["derive", "attention_merged"]) == 0
+    assert "dv/dt" in capsys.readouterr().out
+    assert main(["derive", "attention_merged", "--latex"]) == 0
+    assert r"\frac{d}{dt} v_{i}" in capsys.readouterr().out
+    assert main(["derive", "attention_merged", "--json", "--heads", "3"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["equations"].keys() == {"v", "U"}
+    assert "Zhang" in answer["source"]
+
+
+def test_solve_a_model(tmp_path, capsys):
+    path = tmp_path / "run.npz"
+    assert main([*SOLVE, *LAMBDA, "--init", ".1", "--json", "--out", str(path)]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["status"] == "success"
+    assert answer["t"][-1] == 2.0
+    assert answer["loss"][-1] < answer["loss"][0]
+    assert [len(head) for head in answer["final"]["K"]] == [1, 1]
+    saved = ok.Solution.load(path)
+    assert saved["v"][-1].tolist() == answer["final"]["v"]
+
+
+def test_solve_a_file_with_options_over_it(tmp_path, capsys):
+    path = tmp_path / "decay.toml"
+    path.write_text(
+        'time = 1\n[equations]\nx = "-a*x"\n[parameters]\na = 1\n[start]\nx = 2\n'
+        "[solve]\nrelative = 1e-10\n"
+    )
+    assert main(["solve", str(path), "--time", "2", "--points", "3", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["t"] == [0, 1, 2]
+    # Decay damps errors: what is left is of the order of the step's tolerance, with room for each.
+    assert answer["final"]["x"] == pytest.approx(2 * math.exp(-2), rel=1e-8)
+
+
+def test_a_blow_up_is_exit_3_and_one_line(tmp_path, capsys):
+    path = tmp_path / "blow-up.toml"
+    path.write_text('time = 2\n[equations]\nx = "x**2"\n[start]\nx = 1\n')
+    fails_in_one_line(capsys, ["solve", str(path)], 3, "t = ")
+
+
+def test_simulate_a_model(capsys):
+    arguments = ["simulate", "attention_separate", *SIZES, *LAMBDA, "--init", ".3", "--json"]
+    assert main([*arguments, "--steps", "100"]) == 0
+    exact = json.loads(capsys.readouterr().out)
+    assert exact["loss"][-1] < exact["loss"][0]
+    assert main([*arguments, "--steps", "10", "--batch", "4", "--seed", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["t"][-1] == 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["derive", "attention_merge"], "Did you mean 'attention_merged'?"),
+        (["derive", "attention_merged", "--rank", "2"], "'rank'"),
+        (["derive", "attention_merged", "--dim", "0"], "positive"),
+        (["derive", "attention_merged", "--context", "-1"], "positive"),
+        (["derive", "attention_merged", "--dim", "two"], "--dim"),
+        ([*SOLVE, "--spectrum", ".6,.3,.1"], "Lambda"),
+        ([*SOLVE, "--spectrum", ".6,nan"], "finite"),
+        ([*SOLVE, "--spectrum", ".6,-.4"], "Lambda"),
+        ([*SOLVE, "--spectrum", ".6,1j"], ".6,1j"),
+        ([*SOLVE], "Lambda"),
+        ([*SOLVE, *LAMBDA, "--method", "LSODE"], "Did you mean 'LSODA'?"),
+        ([*SOLVE, *LAMBDA, "--init", "nan"], "scale"),
+        ([*SOLVE, *LAMBDA, "--points", "1"], "points"),
+        ([*SOLVE, *LAMBDA, "--time", "-1"], "time"),
+        ([*SOLVE, *LAMBDA, "--out", "nowhere/run.npz"], "nowhere"),
+        (["solve", "attention_separate", *LAMBDA, "--time", "2"], "every size"),
+        (["solve", "attention_separate", *SIZES, *LAMBDA], "needs its time"),
+        (["solve", "nowhere.toml"], "nowhere.toml"),
+        (["simulate", "attention_separate", *SIZES, *LAMBDA, "--steps", "-1"], "steps"),
+        (["simulate", "attention_separate", *SIZES, *LAMBDA, "--lr", "nan"], "lr"),
+        (["simulate", "attention_separate", *SIZES, *LAMBDA, "--batch", "0"], "batch"),
+    ],
+)
+def test_bad_numbers_and_names_are_exit_2_and_one_line(
+    arguments, reason, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    fails_in_one_line(capsys, arguments, 2, reason)
