@@ -14,7 +14,7 @@ from sympy.polys.matrices import DomainMatrix
 
 from odekit.analysis import modular
 from odekit.analysis.budget import Budget, BudgetSpent
-from odekit.analysis.expressions import GraphEvaluator
+from odekit.analysis.expressions import GraphEvaluator, graph_nodes, polynomial_atoms
 from odekit.analysis.invariants import Invariant, Invariants, Symmetry
 from odekit.analysis.scalar_system import ModularSample, ScalarSystem, ring_evaluator
 from odekit.errors import InputError
@@ -219,24 +219,46 @@ def _prove(
     budget: Budget,
 ) -> list[Literal["exact", "modular"] | None]:
     proofs: list[Literal["exact", "modular"] | None] = []
-    evaluator: Any = None
+    evaluators: dict[bool, Any] = {}
+    names = [*expressions, *system.rates]
+    shared = _shared_sums(system.rates)
+
+    def derivative(expression: sp.Expr, evaluator: Any) -> Any:
+        total: Any = 0
+        for state in sorted(expression.free_symbols & set(system.states), key=str):
+            slope = evaluator(sp.diff(expression, state))
+            total = total + slope * evaluator(system.rates[system.states.index(state)])
+        return total
+
     for expression in expressions:
         if prove is not None and prove(expression):
             proofs.append("exact")
             continue
         try:
-            if evaluator is None:
-                names = [*expressions, *system.rates]
-                _, evaluator = ring_evaluator(names, budget, system.states)
-            total: Any = 0
-            for state in sorted(expression.free_symbols & set(system.states), key=str):
-                slope = evaluator(sp.diff(expression, state))
-                total = total + slope * evaluator(system.rates[system.states.index(state)])
-            proofs.append("exact" if total == 0 else _reduced_proof(system, expression))
+            # Shared sums as letters of their own come first: if that is zero, all is.
+            proved = False
+            for letters in (shared, set()) if shared else (set(),):
+                key = bool(letters)
+                if key not in evaluators:
+                    evaluators[key] = ring_evaluator(names, budget, system.states, letters)[1]
+                if derivative(expression, evaluators[key]) == 0:
+                    proved = True
+                    break
+            proofs.append("exact" if proved else _reduced_proof(system, expression))
         except BudgetSpent:
             # The candidates vanished at more random points than they have coefficients.
             proofs.append("modular")
     return proofs
+
+
+def _shared_sums(rates: Sequence[sp.Expr]) -> set[sp.Expr]:
+    """Sums that occur in several places of the rates, such as the entries of a cotangent."""
+    places: dict[sp.Expr, int] = {}
+    for node in graph_nodes(rates):
+        for argument in node.args:
+            if argument.is_Add:
+                places[argument] = places.get(argument, 0) + 1
+    return {node for node, count in places.items() if count > 1}
 
 
 def _reduced_proof(system: ScalarSystem, expression: sp.Expr) -> Literal["exact"] | None:
@@ -321,11 +343,22 @@ class _LossProbe:
 
     def __init__(self, system: ScalarSystem) -> None:
         loss = sp.sympify(system.loss)
-        symbols = sorted(loss.free_symbols - set(system.states), key=str)
-        self._loss = sp.lambdify([*system.states, *symbols], loss, "numpy", cse=False)
+        nodes = list(graph_nodes([loss]))
+        atoms, opaque = polynomial_atoms([loss])
         rng = np.random.default_rng(11)
+        self._loss, self._states = loss, system.states
         self._points = rng.normal(size=(2, len(system.states)))
-        self._others = rng.uniform(0.5, 2.0, size=(2, len(symbols)))
+        own = set(system.states)
+        others = sorted((atoms | opaque) - own, key=str)
+        self._others = dict(zip(others, rng.uniform(0.5, 2.0, size=len(others)), strict=True))
+        for node in nodes:
+            if node.is_Pow and node.base in self._others and not node.exp.is_Integer:
+                self._others[node] = self._others[node.base] ** float(node.exp)
+
+    def _at(self, theta: NDArray[np.float64]) -> float:
+        leaves = {**self._others, **dict(zip(self._states, theta.tolist(), strict=True))}
+        evaluator = GraphEvaluator(leaves, float, lambda value: 1.0 / value)
+        return float(evaluator(self._loss))
 
     def unchanged(self, generator: sp.Matrix) -> bool:
         """Compare the loss before and after finite steps of the group, at random points."""
@@ -333,9 +366,9 @@ class _LossProbe:
 
         matrix = np.array(generator.tolist(), dtype=float)
         matrix /= max(1.0, float(np.abs(matrix).max()))
-        for step, theta, others in zip((0.3, -0.7), self._points, self._others, strict=True):
-            before = float(self._loss(*theta, *others))
-            after = float(self._loss(*(expm(step * matrix) @ theta), *others))
+        for step, theta in zip((0.3, -0.7), self._points, strict=True):
+            before = self._at(theta)
+            after = self._at(expm(step * matrix) @ theta)
             # Rounding of a polynomial loss of moderate values: far below 1e-9 of them.
             if abs(after - before) > 1e-9 * (1 + abs(before) + abs(after)):
                 return False

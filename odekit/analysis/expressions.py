@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import lcm
 from typing import Any
 
@@ -11,7 +11,14 @@ import sympy as sp
 from odekit.analysis.budget import Budget
 from odekit.errors import InputError
 
-__all__ = ["GraphEvaluator", "exact_number", "exact_numbers", "polynomial_atoms", "radical_degrees"]
+__all__ = [
+    "GraphEvaluator",
+    "exact_number",
+    "exact_numbers",
+    "graph_nodes",
+    "polynomial_atoms",
+    "radical_degrees",
+]
 
 
 def exact_number(value: Any) -> sp.Rational:
@@ -28,14 +35,43 @@ def exact_number(value: Any) -> sp.Rational:
     return sp.Integer(int(value)) if number == int(value) else sp.Rational(repr(number))
 
 
-def exact_numbers(expression: sp.Expr) -> sp.Expr:
-    """Write every float inside an expression as the decimal fraction that it shows."""
-    floats = expression.atoms(sp.Float)
-    return expression.xreplace({f: sp.Rational(str(f)) for f in floats}) if floats else expression
+def graph_nodes(
+    expressions: Iterable[sp.Expr], letters: Collection[sp.Expr] = frozenset()
+) -> Iterator[sp.Expr]:
+    """Every sub-expression once, however often it is shared, not looking inside ``letters``.
+
+    SymPy's own traversals walk the tree, which for sums of nested products is many times larger.
+    """
+    seen: set[sp.Expr] = set()
+    pending = list(expressions)
+    while pending:
+        node = pending.pop()
+        if node not in seen:
+            seen.add(node)
+            if node not in letters:
+                pending.extend(node.args)
+            yield node
 
 
-def polynomial_atoms(expressions: Iterable[sp.Expr]) -> tuple[set[sp.Symbol], set[sp.Expr]]:
+def exact_numbers(expressions: Iterable[sp.Expr]) -> tuple[sp.Expr, ...]:
+    """Write every float inside expressions as the decimal fraction that it shows."""
+    given = tuple(expressions)
+    floats = {n for n in graph_nodes(given) if n.is_Float}
+    table = {f: sp.Rational(str(f)) for f in floats}
+    return tuple(e.xreplace(table) for e in given) if table else given
+
+
+def polynomial_atoms(
+    expressions: Iterable[sp.Expr], letters: Collection[sp.Expr] = frozenset()
+) -> tuple[set[sp.Symbol], set[sp.Expr]]:
     """Collect what a polynomial reading treats as variables.
+
+    Parameters
+    ----------
+    expressions : iterable of Expr
+        What is read.
+    letters : collection of Expr
+        Sub-expressions to be taken as variables although they could be read.
 
     Returns
     -------
@@ -55,6 +91,8 @@ def polynomial_atoms(expressions: Iterable[sp.Expr]) -> tuple[set[sp.Symbol], se
         seen.add(node)
         if node.is_Symbol:
             symbols.add(node)
+        elif node in letters:
+            opaque.add(node)
         elif node.is_Add or node.is_Mul:
             pending.extend(node.args)
         elif node.is_Rational or node.is_Float:
@@ -71,10 +109,11 @@ def polynomial_atoms(expressions: Iterable[sp.Expr]) -> tuple[set[sp.Symbol], se
 def radical_degrees(expressions: Iterable[sp.Expr]) -> dict[sp.Symbol, int]:
     """For each symbol under a root, the degree d such that its powers are powers of s^(1/d)."""
     degrees: dict[sp.Symbol, int] = {}
-    for expression in expressions:
-        for node in expression.atoms(sp.Pow):
-            if node.base.is_Symbol and node.exp.is_Rational and not node.exp.is_Integer:
-                degrees[node.base] = lcm(degrees.get(node.base, 1), int(node.exp.q))
+    for node in graph_nodes(expressions):
+        if not node.is_Pow or not node.base.is_Symbol:
+            continue
+        if node.exp.is_Rational and not node.exp.is_Integer:
+            degrees[node.base] = lcm(degrees.get(node.base, 1), int(node.exp.q))
     return degrees
 
 

@@ -15,6 +15,7 @@ from odekit.analysis.expressions import (
     GraphEvaluator,
     exact_number,
     exact_numbers,
+    graph_nodes,
     polynomial_atoms,
     radical_degrees,
 )
@@ -153,11 +154,13 @@ def read_system(field: Any, values: Mapping[Any, Any] | None = None) -> ScalarSy
     own = set(states)
     parameter_groups = {n: g for n, g in groups.items() if not set(g[1]) <= own}
     bound = bind_values(parameters, parameter_groups, values)
-    rates = tuple(exact_numbers(sp.sympify(rate)).xreplace(bound) for rate in rates)
-    loss = None if loss is None else exact_numbers(sp.sympify(loss)).xreplace(bound)
-    free = {s for rate in rates for s in rate.free_symbols} | (
-        set() if loss is None else loss.free_symbols
-    )
+    given = [sp.sympify(rate) for rate in rates] + ([] if loss is None else [sp.sympify(loss)])
+    exact = exact_numbers(given)
+    if bound:
+        exact = tuple(e.xreplace(bound) for e in exact)
+    rates = exact[: len(states)]
+    loss = None if loss is None else exact[-1]
+    free = {node for node in graph_nodes(exact) if node.is_Symbol}
     remaining = tuple(sorted(free - own, key=lambda s: s.name))
     return ScalarSystem(
         states, rates, remaining, loss, bool(getattr(field, "gradient", False)), groups
@@ -235,23 +238,27 @@ class ModularSample:
 
 
 def ring_evaluator(
-    expressions: Any, budget: Budget | None = None, first: tuple[sp.Symbol, ...] = ()
+    expressions: Any,
+    budget: Budget | None = None,
+    first: tuple[sp.Symbol, ...] = (),
+    letters: set[sp.Expr] | frozenset[sp.Expr] = frozenset(),
 ) -> tuple[Any, GraphEvaluator]:
     """A polynomial ring over all atoms of some expressions, and the map into it.
 
     Negative powers of parameters become generators of their own (their relation to the parameter
-    is dropped, which can hide a cancellation but never invent one).
+    is dropped, which can hide a cancellation but never invent one). The sub-expressions in
+    ``letters`` become generators as well, with the same effect.
     """
-    symbols, opaque = polynomial_atoms(expressions)
+    symbols, opaque = polynomial_atoms(expressions, letters)
     degrees = radical_degrees(expressions)
     inverted: set[sp.Expr] = set()
-    for expression in expressions:
-        for node in expression.atoms(sp.Pow):
-            if node.exp.is_Rational and node.exp < 0:
-                inverted.add(node.base)
-    ordered = [*first, *sorted((symbols | opaque) - set(first), key=str)]
+    for node in graph_nodes(expressions, letters):
+        if node.is_Pow and node.exp.is_Rational and node.exp < 0 and node not in letters:
+            inverted.add(node.base)
+    # Opaque atoms are not sorted: printing large ones would cost more than the proof.
+    ordered = [*first, *sorted(symbols - set(first), key=str), *(opaque - set(first))]
     names = [f"g{i}" for i in range(len(ordered))]
-    extra = sorted(inverted, key=str)
+    extra = list(inverted)
     names += [f"r{i}" for i in range(len(extra))]
     ring, *generators = sp.ring(names, sp.QQ) if names else (sp.ring("g", sp.QQ)[0],)
     leaves: dict[sp.Expr, Any] = {}
