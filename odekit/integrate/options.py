@@ -17,6 +17,11 @@ __all__ = ["Limits", "Save", "Tolerance"]
 
 SMALLEST_RELATIVE = 1e-14
 
+SHARE = 1e-8
+"""Absolute over relative tolerance times initial scale. With 1, Robertson's third species (1e-11
+of the scale at the first output) is off by its own size and Van der Pol's slow velocity by 2e-6;
+with 1e-8 both are below 1e-7, for 10 to 20 % more steps on the saddle problems."""
+
 
 @dataclass(frozen=True)
 class Tolerance:
@@ -32,9 +37,10 @@ class Tolerance:
         Between 1e-14 and 1. Default: the method's own (see ``stats["relative_tolerance"]``).
     absolute : float or mapping, optional
         In units of the states; a mapping gives state name -> number or array. Default:
-        ``relative`` times the smallest nonzero rms over the initial states, so that a plateau
-        left from a tiny start is resolved; a state that starts at exactly zero takes that scale
-        too, and when all start at zero the scale is one.
+        ``relative`` times 1e-8 of the smallest nonzero rms over the initial states, so that a
+        plateau left from a tiny start is resolved, and so are entries that start at zero and
+        matter while they are small; a state that starts at exactly zero takes the same scale,
+        and when all start at zero the scale is one.
     floor : float
         Smallest default of ``absolute``: entries far below it count as zero.
     verify : bool
@@ -77,7 +83,7 @@ class Tolerance:
         ndarray (n,)
         """
         scale = initial_scale(layout, y0)
-        default = max(relative * scale, self.floor)
+        default = max(relative * SHARE * scale, self.floor)
         out = np.full(layout.size, default)
         if isinstance(self.absolute, Mapping):
             for name, value in self.absolute.items():

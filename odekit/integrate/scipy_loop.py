@@ -35,6 +35,9 @@ IMPLICIT = ("LSODA", "Radau", "BDF")
 SPARSE_FROM = 64
 """From this size on a Jacobian that is mostly zeros is handed over as a sparse matrix."""
 
+RESTARTS = 100
+"""Most times that a run starts again from its last good state before it gives up."""
+
 STANDING = 20
 """LSODA may take steps that do not move t at the rounding limit; after so many it has stalled."""
 
@@ -75,44 +78,84 @@ class _Loop:
         self.steps = 0
         self.t, self.y = task.start, task.y0
         self.width = 0.0
+        self.attempt = 0.0
+        self.stalled_at = -np.inf
         self.solver: Any = None
+        self.counts: dict[str, int] = {}
+        self.notes: list[str] = []
 
     def outcome(self) -> Outcome:
         status, detail = self._integrate()
-        t, y = self.sink.arrays(self.t, self.y, not status.ok or status is Status.event)
-        stats: dict[str, Any] = {"steps": self.steps, "end": self.t}
-        if self.solver is not None:
-            stats |= {
-                "rhs_calls": int(self.solver.nfev),
-                "jacobian_calls": int(self.solver.njev),
-                "factorisations": int(self.solver.nlu),
-            }
-        if self.pieces is not None:
-            stats["notes"] = self.pieces.notes()
+        t, y = self.sink.arrays(self.t, self.y, status is not Status.success)
+        self._count()
+        notes = [*self.notes, *(self.pieces.notes() if self.pieces is not None else [])]
         return Outcome(
             t,
             y,
             status,
             detail,
             self.sink.filled,
-            stats,
+            {"steps": self.steps, "end": self.t, **self.counts, "notes": notes},
             self.pieces.interpolant() if self.pieces is not None else None,
         )
 
     def _integrate(self) -> tuple[Status, str]:
+        """Run, and start again with care where a method stumbles, until it ends or stops there."""
+        task, first, widest = self.task, None, np.inf
+        absolute = task.absolute
         try:
-            self.solver = _make(self.method, self.task)
-            return self._loop(self.solver)
+            for _ in range(RESTARTS):
+                try:
+                    self.solver = _make(self.method, task, self.t, self.y, absolute, first, widest)
+                    ended = self._loop(self.solver)
+                except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+                    # BDF and Radau meet NaN as an internal error of their linear algebra.
+                    if not _from_scipy(error):
+                        raise
+                    ended = None
+                    self.attempt = float(getattr(self.solver, "h_abs", self.width))
+                if ended is not None:
+                    return ended
+                self._count()
+                status, detail = self._diagnose()
+                spacing = float(np.spacing(max(abs(self.t), abs(task.end))))
+                if status is not Status.nan:
+                    # Newton's iteration cannot settle below rounding: accept rounding as error.
+                    raised = np.maximum(absolute, 100 * np.spacing(np.max(np.abs(self.y))))
+                    near = self.t - self.stalled_at <= 1e-6 * abs(self.t)
+                    if near or bool(np.all(raised == absolute)):
+                        return status, detail
+                    self.stalled_at = self.t
+                    absolute = raised
+                    self.notes.append(
+                        f"Stalled at t = {self.t:.6g}; went on with absolute tolerance "
+                        f"{raised.min():.2g}, the rounding of the largest entry."
+                    )
+                elif status is Status.nan and self.attempt > 32 * spacing:
+                    # A long step may have overshot the edge of the domain: go up to it.
+                    widest = self.attempt / 4
+                    first = widest / 4
+                    self.attempt = widest
+                else:
+                    return status, detail
+            return self._diagnose()
         except KeyboardInterrupt:
             return Status.interrupted, f"Interrupted at t = {self.t:.12g}."
-        except (ValueError, FloatingPointError, ArithmeticError, np.linalg.LinAlgError) as error:
-            # BDF and Radau meet NaN as an internal error of their linear algebra.
-            status, detail = self._diagnose()
-            if status is Status.stalled and not _from_scipy(error):
-                raise
-            return status, detail
 
-    def _loop(self, solver: Any) -> tuple[Status, str]:
+    def _count(self) -> None:
+        """Add up the counts of the solver that is given up; SciPy's start at zero each time."""
+        if self.solver is None:
+            return
+        for name, key in (
+            ("rhs_calls", "nfev"),
+            ("jacobian_calls", "njev"),
+            ("factorisations", "nlu"),
+        ):
+            self.counts[name] = self.counts.get(name, 0) + int(getattr(self.solver, key))
+        self.solver = None
+
+    def _loop(self, solver: Any) -> tuple[Status, str] | None:
+        """Step until the run ends; None where the method could not take a step."""
         task, sink, pieces = self.task, self.sink, self.pieces
         watcher, report, flag = task.watcher, task.report, task.flag
         bound = task.limits.blow_up**2
@@ -127,16 +170,21 @@ class _Loop:
                 return Status.step_limit, f"{limit} steps reached t = {self.t:.12g}."
             step()
             if solver.status == "failed":
-                return self._diagnose()
+                self.attempt = self.width
+                return None
             t, y = solver.t, solver.y
             if not y.dot(y) <= bound:  # also true for NaN, which LSODA returns as success
-                return self._outgrown(y)
+                self.attempt = t - self.t
+                if np.isfinite(y).all():
+                    text = f"The state outgrew {task.limits.blow_up:g} at t = {t:.12g}."
+                    return Status.blow_up, text
+                return None
             t_old, y_old = self.t, self.y
             self.steps += 1
             if t == t_old:
                 standing += 1
                 if standing >= STANDING:
-                    return self._diagnose()
+                    return None
                 if solver.status == "running":
                     continue
             standing = 0
@@ -154,10 +202,8 @@ class _Loop:
             if solver.status == "finished":
                 return Status.success, ""
             if clock() > deadline:
-                return (
-                    Status.time_limit,
-                    f"{task.limits.seconds:g} seconds reached t = {self.t:.12g}.",
-                )
+                text = f"{task.limits.seconds:g} seconds reached t = {self.t:.12g}."
+                return Status.time_limit, text
 
     def _inside(
         self, t_old: float, y_old: Array, t: float, y: Array
@@ -175,20 +221,20 @@ class _Loop:
             y = self.task.compiled.layout.pack(stop.state)
         return lambda: interpolant, stop, y
 
-    def _outgrown(self, y: Array) -> tuple[Status, str]:
-        if np.isfinite(y).all():
-            bound = self.task.limits.blow_up
-            return Status.blow_up, f"The state outgrew {bound:g} just after t = {self.t:.12g}."
-        status, detail = self._diagnose()
-        if status is Status.stalled:
-            return Status.nan, f"The state is not finite just after t = {self.t:.12g}."
-        return status, detail
-
     def _diagnose(self) -> tuple[Status, str]:
-        return diagnose(self.task.compiled, self.t, self.y, self.task.p, self.width)
+        ahead = max(self.width, self.attempt)
+        return diagnose(self.task.compiled, self.t, self.y, self.task.p, ahead, self.task.relative)
 
 
-def _make(method: str, task: Task) -> Any:
+def _make(
+    method: str,
+    task: Task,
+    t: float,
+    y: Array,
+    absolute: Array,
+    first: float | None,
+    widest: float,
+) -> Any:
     rhs, p, n = task.compiled.rhs, task.p, len(task.y0)
     empty = np.empty
 
@@ -197,10 +243,12 @@ def _make(method: str, task: Task) -> Any:
         rhs(t, y, p, out)
         return out
 
-    options: dict[str, Any] = {"rtol": task.relative, "atol": task.absolute}
+    options: dict[str, Any] = {"rtol": task.relative, "atol": absolute, "max_step": widest}
+    if first is not None:
+        options["first_step"] = min(first, task.end - t)
     if method in IMPLICIT and task.compiled.has_jacobian:
         options["jac"] = _jacobian(task, sparse_allowed=method != "LSODA")
-    return SOLVERS[method](fun, task.start, task.y0, task.end, **options)
+    return SOLVERS[method](fun, t, y, task.end, **options)
 
 
 def _jacobian(task: Task, sparse_allowed: bool) -> Callable[[float, Array], Any]:
@@ -230,9 +278,11 @@ def _no_dense() -> Callable[[Array], Array]:
 
 def _from_scipy(error: BaseException) -> bool:
     trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__", "").startswith("scipy."):
+            return True
         trace = trace.tb_next
-    return trace is not None and "scipy" in trace.tb_frame.f_globals.get("__name__", "")
+    return False
 
 
 _lock = threading.Lock()

@@ -175,7 +175,7 @@ def run_task(
         notes.append(note)
         warnings.warn(note, OdekitWarning, stacklevel=4)
     if not np.isfinite(rate).all():
-        outcome = _nowhere(task, Status.nan, "The right-hand side is not finite at the start.")
+        outcome = _nowhere(task, Status.nan, "Not finite at the start.")
     elif task.end == task.start:
         outcome = _nowhere(task, Status.success, "")
     else:
