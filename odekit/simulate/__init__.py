@@ -2,18 +2,18 @@
 
 from odekit.simulate.descent import coefficients, gradient_descent, loss_curve
 from odekit.simulate.edge import EdgeOfStabilityWarning, sharpness
-from odekit.simulate.initial import initial
 from odekit.simulate.layer import Layer
-from odekit.simulate.optimiser import Optimiser
-from odekit.simulate.population import Population, population_statistics
-from odekit.simulate.sequences import SequenceLaw, Sequences, sequences
-from odekit.simulate.statistics import (
+from odekit.simulate.moments import (
     Statistics,
     close_under_sign,
     prefix_statistics,
     statistics,
 )
+from odekit.simulate.optimiser import Optimiser
+from odekit.simulate.population import Population, population_statistics
+from odekit.simulate.starts import initial
 from odekit.simulate.stochastic import sgd
+from odekit.simulate.tasks import SequenceLaw, Sequences, sequences
 
 __all__ = [
     "EdgeOfStabilityWarning",

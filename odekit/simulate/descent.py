@@ -13,9 +13,9 @@ from odekit.errors import InputError
 from odekit.simulate import loops
 from odekit.simulate.edge import WINDOWS, report_edge
 from odekit.simulate.layer import Floats, Layer, checked_state, fixed_sizes, kind_of, layer_of
+from odekit.simulate.moments import Statistics, statistics
 from odekit.simulate.population import Population, population_statistics
 from odekit.simulate.record import configuration_of, solution_of, steps_to_save, whole_number
-from odekit.simulate.statistics import Statistics, statistics
 from odekit.solution import Solution, Status
 
 __all__ = ["coefficients", "gradient_descent", "loss_curve"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from odekit.errors import InputError
 from odekit.simulate.layer import Floats, real_array
-from odekit.simulate.statistics import Statistics
+from odekit.simulate.moments import Statistics
 
 __all__ = ["Population", "checked_covariance", "population_statistics"]
 

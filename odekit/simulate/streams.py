@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from odekit.errors import InputError
 from odekit.simulate import loops
 from odekit.simulate.layer import Floats, Layer
+from odekit.simulate.moments import attention_features, checked_sequences
 from odekit.simulate.population import Population
 from odekit.simulate.record import digest, whole_number
-from odekit.simulate.sequences import SequenceLaw, Sequences
-from odekit.simulate.statistics import attention_features, checked_sequences
+from odekit.simulate.tasks import SequenceLaw, Sequences
 
 __all__ = ["Batches", "Fixed", "Fresh", "feature_batches", "lane_batches", "stream_of"]
 

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from odekit.errors import InputError
 from odekit.simulate.layer import Floats, real_array
+from odekit.simulate.moments import Statistics, attention_features, statistics
 from odekit.simulate.population import checked_covariance
 from odekit.simulate.record import whole_number
-from odekit.simulate.statistics import Statistics, attention_features, statistics
 
 __all__ = ["SequenceLaw", "Sequences", "sequences"]
 
