@@ -181,11 +181,7 @@ def _exact(value: Any, shape: tuple[int, ...], name: str) -> Components:
 
 def _scalars(field: TensorField, values: Mapping[str, Any]) -> dict[sp.Symbol, sp.Expr]:
     return {
-        s: sp.sympify(
-            values[str(s)] if isinstance(values[str(s)], sp.Expr) else from_number(values[str(s)])
-        )
-        for s in field.symbols
-        if str(s) in values
+        s: _exact(values[str(s)], (), str(s)).item() for s in field.symbols if str(s) in values
     }
 
 

@@ -1,8 +1,7 @@
 """In-context linear regression (Zhang et al. 2025, section 2): the data of the attention models.
 
 A sequence holds N pairs ``(x_n, y_n = w . x_n)`` and a query ``x_q``; every sequence draws its own
-task ``w ~ N(0, I)``, and tokens are ``N(0, Lambda)``. A linear-attention layer sees the context
-through ``beta = (1/N) sum_n y_n x_n``.
+task ``w ~ N(0, I)``, and tokens are ``N(0, Lambda)``. The query enters as a token with label 0.
 """
 
 from __future__ import annotations
@@ -19,15 +18,28 @@ from odekit.tensor.tensors import read_size
 
 @dataclass(frozen=True)
 class Regression:
-    """The data: context statistics, query and label."""
+    """One sequence.
 
-    beta: TensorExpr
-    tokens: TensorExpr
-    labels: TensorExpr
+    Attributes
+    ----------
+    query, target : TensorExpr
+        ``x_q`` (D,) and ``y_q = w . x_q``.
+    beta : TensorExpr
+        ``(1/N) sum_n y_n x_n`` (D,): what the context tells of the task.
+    token_moment, label_moment : TensorExpr
+        ``(1/N) (sum_n x_n x_n^T + x_q x_q^T)`` (D, D) and ``(1/N) sum_n y_n^2``: what the blocks
+        that the reduced models leave out would see.
+    dim, context : sympy.Expr
+        D and N.
+    """
+
     query: TensorExpr
     target: TensorExpr
-    context: sp.Expr
+    beta: TensorExpr
+    token_moment: TensorExpr
+    label_moment: TensorExpr
     dim: sp.Expr
+    context: sp.Expr
 
 
 def size_or_symbol(value: Any, name: str) -> sp.Expr:
@@ -36,19 +48,19 @@ def size_or_symbol(value: Any, name: str) -> sp.Expr:
 
 
 def regression(dim: Any = None, context: Any = None) -> Regression:
-    """Make the data with token size ``dim`` and ``context`` labelled tokens."""
+    """Make one sequence with token size ``dim`` and ``context`` labelled tokens."""
     D, N = size_or_symbol(dim, "D"), size_or_symbol(context, "N")
     covariance = parameter("Lambda", (D, D), symmetric=True)
     x = gaussian("x", (N, D), covariance=covariance)
     query = gaussian("x_q", (D,), covariance=covariance)
     task = gaussian("w", (D,), covariance=identity(D))
-    labels = einsum("d,nd->n", task, x)
+    y = einsum("d,nd->n", task, x)
     return Regression(
-        beta=einsum("n,nd->d", labels, x) / N,
-        tokens=x.as_expression(),
-        labels=labels,
         query=query.as_expression(),
         target=einsum("d,d->", task, query),
-        context=N,
+        beta=einsum("n,nd->d", y, x) / N,
+        token_moment=(einsum("na,nb->ab", x, x) + einsum("a,b->ab", query, query)) / N,
+        label_moment=einsum("n,n->", y, y) / N,
         dim=D,
+        context=N,
     )

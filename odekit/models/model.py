@@ -8,7 +8,9 @@ from typing import Any
 
 import sympy as sp
 
+from odekit.errors import InputError
 from odekit.field import ExpectedLoss, TensorField, VectorField
+from odekit.models.blocks import Blocks
 from odekit.tensor import Tensor, TensorExpr
 
 
@@ -25,13 +27,15 @@ class Model:
     prediction, target : TensorExpr or None
         Polynomials in weights and Gaussian data; None for fields given by equations alone.
     loss : ExpectedLoss or None
-        In the convention that `source` states.
+        In the convention that the maker's docstring states.
     flow : VectorField
         Gradient flow.
     source : str
         Paper and equation.
     options : Mapping
         The options it was made with, such as ``{"heads": H, "blocks": "zero"}``.
+    blocks : Blocks or None
+        How states of the whole layer fall into block tensors and the reduced model's states.
     """
 
     name: str
@@ -42,6 +46,28 @@ class Model:
     flow: VectorField
     source: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    blocks: Blocks | None = None
+
+    def unpack(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Split states of the whole layer into the block tensors that the flow holds."""
+        return self._blocks().unpack(state)
+
+    def pack(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Join block tensors (leading axes allowed) into states of the whole layer."""
+        return self._blocks().pack(state)
+
+    def lift(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """States of the whole layer that act as a state of the reduced model, zero elsewhere."""
+        return self._blocks().lift(state)
+
+    def restrict(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """States of the reduced model inside states of the whole layer; the rest is dropped."""
+        return self._blocks().restrict(state)
+
+    def _blocks(self) -> Blocks:
+        if self.blocks is None:
+            raise InputError(f"{self.name} has no further blocks; make it with blocks='all'")
+        return self.blocks
 
     def _repr_latex_(self) -> str:
         return self.flow._repr_latex_()
