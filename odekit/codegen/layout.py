@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,8 @@ class Layout:
         Parameters that must be symmetric positive semidefinite matrices.
     positive : tuple of str
         Parameters whose entries must all be above zero (sizes, context lengths).
+    prepare : callable, optional
+        ``prepare(p)`` fills the part of the tail that depends on the parameters alone.
     """
 
     states: Entries
@@ -47,6 +49,9 @@ class Layout:
     symmetric: tuple[str, ...] = ()
     covariances: tuple[str, ...] = ()
     positive: tuple[str, ...] = ()
+    prepare: Callable[[NDArray[np.float64]], None] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     @property
     def size(self) -> int:
@@ -147,6 +152,8 @@ class Layout:
                     f"Parameter {name!r} must be positive, got {float(np.min(values[name])):g}; "
                     "give a size of at least one."
                 )
+        if self.prepare is not None:
+            self.prepare(out)
         return out
 
     def unpack_parameters(self, p: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
