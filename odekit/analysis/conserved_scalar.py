@@ -14,7 +14,12 @@ from sympy.polys.matrices import DomainMatrix
 
 from odekit.analysis import modular
 from odekit.analysis.budget import Budget, BudgetSpent
-from odekit.analysis.expressions import GraphEvaluator, graph_nodes, polynomial_atoms
+from odekit.analysis.expressions import (
+    GraphEvaluator,
+    graph_nodes,
+    polynomial_atoms,
+    radical_degrees,
+)
 from odekit.analysis.invariants import Invariant, Invariants, Symmetry
 from odekit.analysis.scalar_system import ModularSample, ScalarSystem, ring_evaluator
 from odekit.errors import InputError
@@ -101,7 +106,7 @@ def conserved_scalar(
     if vectors is not None and len(vectors) == len(basis):
         expressions = [_expression(system, chosen, vector) for vector in vectors]
     else:
-        found = _with_parameters(system, chosen, seconds)
+        found = _with_parameters(system, chosen, len(basis), seconds)
         if found is None or len(found) < len(basis):
             complete = None
             notes.append("some have coefficients that depend on parameters and were not solved")
@@ -137,54 +142,84 @@ def _expression(
 
 
 def _with_parameters(
-    system: ScalarSystem, candidates: Sequence[Exponents], seconds: float
+    system: ScalarSystem, candidates: Sequence[Exponents], nullity: int, seconds: float
 ) -> list[sp.Expr] | None:
-    """Solve for coefficients that may be rational functions of the parameters."""
+    """Solve for coefficients that are rational functions of the parameters.
+
+    Only parameters whose change turns the null space are kept as symbols; the states and the
+    other parameters are drawn at random, one row of the linear system for each draw.
+    """
     budget = Budget(seconds)
+    moving = _moving_parameters(system, candidates, nullity)
+    if moving is None or any(radical_degrees(system.rates).get(s) for s in system.parameters):
+        return None
+    domain = sp.QQ.frac_field(*moving) if moving else sp.QQ
+    rng = np.random.default_rng(17)
+    places = sorted({place for monomial in candidates for place, _ in monomial})
+    others = [*system.states, *(s for s in system.parameters if s not in moving)]
+    rows = []
     try:
-        numerators, denominator = _common_denominator(system)
-        field = sp.QQ.frac_field(*system.parameters)
-        ring, *x = sp.ring([f"x{i}" for i in range(len(system.states))], field)
-        rates = [
-            ring.from_dict(
-                {m: field.from_sympy(c) for m, c in sp.Poly(n, *system.states).terms()}
-            )
-            for n in numerators
-        ]
-        columns = []
-        for monomial in candidates:
+        for _ in range(len(candidates) + 4):
             budget.check()
-            total = ring.zero
-            for place, exponent in monomial:
-                part = rates[place] * exponent
-                for other, power in monomial:
-                    part = part * x[other] ** (power - (other == place))
-                total = total + part
-            columns.append(total)
-    except (BudgetSpent, sp.PolynomialError, ValueError):
+            draw = {s: sp.Integer(int(rng.integers(-9, 10)) or 11) for s in others}
+            leaves = {s: domain.from_sympy(value) for s, value in draw.items()}
+            leaves.update({s: domain.from_sympy(s) for s in moving})
+            evaluator = GraphEvaluator(leaves, domain.from_sympy, lambda value: 1 / value)
+            rates = {place: evaluator(system.rates[place]) for place in places}
+            rows.append(
+                [
+                    sum(
+                        (
+                            rates[place]
+                            * domain.from_sympy(
+                                sp.Mul(
+                                    exponent,
+                                    *(
+                                        draw[system.states[o]] ** (p - (o == place))
+                                        for o, p in monomial
+                                    ),
+                                )
+                            )
+                            for place, exponent in monomial
+                        ),
+                        domain.zero,
+                    )
+                    for monomial in candidates
+                ]
+            )
+        matrix = DomainMatrix(rows, (len(rows), len(candidates)), domain)
+        vectors = matrix.nullspace().to_Matrix().tolist()
+    except (BudgetSpent, InputError, ZeroDivisionError):
         return None
-    rows = sorted({m for c in columns for m in c})
-    if len(rows) * len(columns) > 400_000:
-        return None
-    matrix = DomainMatrix(
-        [[c.get(m, field.zero) for c in columns] for m in rows], (len(rows), len(columns)), field
-    )
     found = []
-    for vector in matrix.nullspace().to_Matrix().tolist():
-        common = sp.lcm_list([sp.denom(sp.together(c)) for c in vector]) if vector else 1
+    for vector in vectors:
+        common = sp.lcm_list([sp.denom(sp.together(c)) for c in vector])
         shared = sp.gcd_list([sp.cancel(c * common) for c in vector if c != 0])
-        terms = [
-            sp.cancel(c * common / shared) * sp.Mul(*(system.states[i] ** e for i, e in candidates[k]))
-            for k, c in enumerate(vector)
-        ]
-        found.append(sp.Add(*terms))
+        found.append(
+            sp.Add(
+                *(
+                    sp.cancel(c * common / shared)
+                    * sp.Mul(*(system.states[i] ** e for i, e in candidates[k]))
+                    for k, c in enumerate(vector)
+                )
+            )
+        )
     return found
 
 
-def _common_denominator(system: ScalarSystem) -> tuple[list[sp.Expr], sp.Expr]:
-    pairs = [sp.fraction(sp.together(rate)) for rate in system.rates]
-    common = sp.lcm_list([d for _, d in pairs]) if pairs else sp.Integer(1)
-    return [sp.expand(n * sp.cancel(common / d)) for n, d in pairs], common
+def _moving_parameters(
+    system: ScalarSystem, candidates: Sequence[Exponents], nullity: int
+) -> list[sp.Symbol] | None:
+    """Parameters without which the null space would not change from draw to draw."""
+    moving = []
+    for symbol in system.parameters:
+        varied = ModularSample(
+            system, len(candidates) + 8, seed=7, fixed_parameters=True, free=(symbol,)
+        )
+        basis, _ = modular.null_space(time_derivatives(candidates, varied))
+        if len(basis) < nullity:
+            moving.append(symbol)
+    return moving if len(moving) <= 6 else None
 
 
 def _independent(

@@ -336,29 +336,28 @@ def _confirm(field: Any, items: Sequence[Invariant]) -> str:
     )
     if count > MOST_CHECKED_STATES:
         return f"not confirmed in components ({count} states at size 2)"
+    # Scalars such as time scales get numbers: only the count is compared.
+    rng = np.random.default_rng(3)
+    point = {s: int(rng.integers(2, 50)) for s in field.symbols if s not in field.size_symbols}
     try:
-        full = conserved_scalar(read_system(field.components(**sizes)), 2)
+        components = field.components({str(s): v for s, v in point.items()}, **sizes)
+        full = conserved_scalar(read_system(components), 2)
     except OdekitError as reason:
         return f"not confirmed in components ({reason})"
     from odekit.field.components import component_array
 
     arrays: dict[Tensor, Any] = {}
-    components = field.components(**sizes)
     for state in field.states:
         shape, symbols = components.state_groups[state.name]
         array = np.empty(len(symbols), dtype=object)
         array[:] = symbols
         arrays[state] = array.reshape(shape)
-    entries = []
+    entries: list[sp.Expr] = []
     for item in items:
-        entries += list(np.ravel(component_array(item.expression, arrays, numbers)))
+        entries += list(np.ravel(component_array(item.expression, arrays, {**numbers, **point})))
     polys = [sp.Poly(e, *components.states) for e in entries if sp.expand(e) != 0]
-    # Scalars such as time scales among the coefficients are given numbers for the count.
     rows = sorted({m for p in polys for m in p.monoms()})
-    rng = np.random.default_rng(3)
-    free = sorted({s for p in polys for s in p.free_symbols_in_domain}, key=str)
-    point = {s: sp.Integer(int(rng.integers(2, 50))) for s in free}
-    matrix = [[float(p.coeff_monomial(m).subs(point)) for m in rows] for p in polys]
+    matrix = [[float(p.coeff_monomial(m)) for m in rows] for p in polys]
     rank = int(np.linalg.matrix_rank(np.array(matrix))) if polys else 0
     if rank == len(full):
         return f"confirmed in components at size 2: {rank} scalar quantities, all of degree 2"

@@ -182,6 +182,8 @@ class ModularSample:
         Whether all points share one draw of the parameters.
     also : tuple of Expr
         Further expressions whose symbols are drawn.
+    free : tuple of Symbol
+        Parameters drawn anew for each point although the others are shared.
     """
 
     def __init__(
@@ -191,6 +193,7 @@ class ModularSample:
         seed: int,
         fixed_parameters: bool = False,
         also: tuple[sp.Expr, ...] = (),
+        free: tuple[sp.Symbol, ...] = (),
     ) -> None:
         rng = np.random.default_rng(seed)
         symbols, opaque = polynomial_atoms((*system.rates, *also))
@@ -210,14 +213,14 @@ class ModularSample:
         roots: dict[sp.Symbol, tuple[int, Any]] = {}
         for symbol in sorted(symbols - own, key=str):
             if symbol in degrees:
-                root = draw(fixed_parameters)
+                root = draw(fixed_parameters and symbol not in free)
                 value = np.ones(count, dtype=np.int64)
                 for _ in range(degrees[symbol]):
                     value = value * root % modular.PRIME
                 roots[symbol] = (degrees[symbol], root)
                 leaves[symbol] = value
             else:
-                leaves[symbol] = draw(fixed_parameters)
+                leaves[symbol] = draw(fixed_parameters and symbol not in free)
         for atom in sorted(opaque, key=str):
             leaves[atom] = draw(fixed_parameters and not atom.free_symbols & own)
         evaluator = GraphEvaluator(
