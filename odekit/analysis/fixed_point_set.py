@@ -33,6 +33,8 @@ class FixedPoint(Mapping[str, NDArray[np.float64]]):
         What else is known of it, for example which eigenvectors it has learned.
     lift : mapping or None
         For a point of function space: a state of the weights that is fixed and maps to it.
+    loss : float or None
+        The loss there, in the units of the field's loss (points of function space).
     """
 
     values_by_name: Mapping[str, NDArray[np.float64]]
@@ -41,6 +43,7 @@ class FixedPoint(Mapping[str, NDArray[np.float64]]):
     residual: float = 0.0
     note: str = ""
     lift: Mapping[str, NDArray[np.float64]] | None = None
+    loss: float | None = None
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
         if name not in self.values_by_name:
