@@ -126,7 +126,12 @@ def run(
             break
         previous, step = (step, copy), stop
         if progress is not None:
-            progress(min(step, steps), float(log.memory[0]))
+            try:
+                progress(min(step, steps), float(log.memory[0]))
+            except KeyboardInterrupt:
+                status, step = Status.interrupted, min(step, steps + 1)
+                _write(checkpoint, step, work, log)
+                break
         if time.monotonic() - written > _CHECKPOINT_SECONDS:
             _write(checkpoint, step, work, log)
             written = time.monotonic()
@@ -135,7 +140,8 @@ def run(
         _write(checkpoint, steps + 1, work, log)
     done = int(log.saved[0])
     t, states, losses = at[:done], log.states[:done], log.losses[:done]
-    if status is not Status.success and (not done or t[-1] != step):
+    failed = status in (Status.nan, Status.blow_up)  # an interrupted run has no loss at its step
+    if failed and (not done or t[-1] != step):
         t, states = np.append(t, step), np.vstack([states, work[0]])
         losses = np.append(losses, log.memory[0])
     return Outcome(t, states, losses, status, step)

@@ -14,6 +14,7 @@ from odekit.simulate import loops
 from odekit.simulate.edge import WINDOWS, report_edge
 from odekit.simulate.layer import Floats, Layer, checked_state, fixed_sizes, kind_of, layer_of
 from odekit.simulate.moments import Statistics, statistics
+from odekit.simulate.optimiser import Optimiser
 from odekit.simulate.population import Population, population_statistics
 from odekit.simulate.record import configuration_of, solution_of, steps_to_save, whole_number
 from odekit.solution import Solution, Status
@@ -94,8 +95,7 @@ def gradient_descent(
             data=data,
             save_at=at,
             attention="softmax",
-            optimiser="heavy ball" if momentum else "gd",
-            momentum=momentum or None,
+            optimiser=Optimiser("heavy ball", momentum) if momentum else "gd",
         )
     if isinstance(data, Population) and not _in_closed_form(model):
         from odekit.simulate.flow_descent import descend_flow

@@ -668,3 +668,45 @@ def train_softmax(
                     grad[heads * E + k] = gA[k]
             advance(optimiser, hyper, step, theta, grad, first, second)
     return RUNNING
+
+
+@njit(cache=True, fastmath=FAST)
+def token_features(x, y, lengths, divisor, z, full):
+    """Fill z (P, F) with the features of each sequence; see `moments.attention_features`."""
+    P, tokens, dim = x.shape
+    E = dim + 1
+    G = np.empty((E, E))
+    for p in range(P):
+        scale = 1.0 / divisor[p]
+        if full:
+            for e in range(dim):  # the query's own token, with label 0
+                for f in range(e, dim):
+                    G[e, f] = x[p, tokens - 1, e] * x[p, tokens - 1, f]
+            for e in range(E):
+                G[e, dim] = 0.0
+            for m in range(lengths[p]):
+                w = y[p, m]
+                G[dim, dim] += w * w
+                for e in range(dim):
+                    v = x[p, m, e]
+                    G[e, dim] += w * v
+                    for f in range(e, dim):
+                        G[e, f] += v * x[p, m, f]
+            j = 0
+            for d in range(dim):
+                w = scale * x[p, tokens - 1, d]
+                for e in range(E):
+                    for f in range(e, E):
+                        z[p, j] = w * G[e, f]
+                        j += 1
+        else:
+            for e in range(dim):
+                G[0, e] = 0.0
+            for m in range(lengths[p]):
+                w = y[p, m]
+                for e in range(dim):
+                    G[0, e] += w * x[p, m, e]
+            for e in range(dim):
+                w = scale * G[0, e]
+                for d in range(dim):
+                    z[p, e * dim + d] = w * x[p, tokens - 1, d]

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from odekit.errors import InputError
+from odekit.simulate import loops
 from odekit.simulate.layer import Floats, real_array
 
 __all__ = [
@@ -200,25 +201,11 @@ def attention_features(
     x: Floats, y: Floats, lengths: NDArray[np.int64], kind: str, normalise: bool
 ) -> Floats:
     """Features (P, F) of checked sequences; a sequence uses its first `lengths` context tokens."""
-    P, tokens, dim = x.shape
-    labels = y[:, :-1]
-    context = x[:, :-1]
-    if lengths.min() < tokens - 1:
-        used = np.arange(tokens - 1)[None, :] < lengths[:, None]
-        labels, context = labels * used, context * used[:, :, None]
-    query = x[:, -1]
+    P = x.shape[0]
+    z = np.empty((P, _count(kind, x.shape[2])))
     divisor = lengths.astype(np.float64) if normalise else np.ones(P)
-    if kind == "reduced":
-        beta = np.matmul(labels[:, None, :], context)[:, 0] / divisor[:, None]
-        return (beta[:, :, None] * query[:, None, :]).reshape(P, dim * dim)
-    tilde = np.empty((P, tokens, dim + 1))
-    tilde[:, :-1, :dim] = context
-    tilde[:, :-1, dim] = labels
-    tilde[:, -1, :dim] = query
-    tilde[:, -1, dim] = 0.0  # the query's own label is what the layer must predict
-    outer = np.matmul(tilde.transpose(0, 2, 1), tilde) / divisor[:, None, None]
-    first, second = _pairs(dim)
-    return (query[:, :, None] * outer[:, None, first, second]).reshape(P, -1)
+    loops.token_features(x, y, lengths, divisor, z, kind == "full")
+    return z
 
 
 def _blocks(count: int, features: int, tokens: int) -> Iterator[slice]:

@@ -11,6 +11,7 @@ errors are exact population averages, so the only noise is that of the pretraini
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,11 +21,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from odekit.errors import InputError, SolveError
+from odekit.simulate.ridge_loops import normal_product
 
 Floats = NDArray[np.float64]
 
-# Rows handled at once: temporaries of the products stay in cache, memory stays n (2d + 2) numbers.
-_BLOCK = 4096
+# One kernel matrix at a time: BLAS has threads of its own, and two such solves slow each other.
+_ONE_KERNEL = threading.Lock()
 # A kernel matrix above this size (288 MB) costs more memory than conjugate gradients cost time.
 _LARGEST_KERNEL = 6000
 
@@ -193,11 +195,12 @@ def ridge_solution(
         cheap = n * n <= 12 * iterations * size and n <= _LARGEST_KERNEL
         method = "dual" if cheap and n <= size else "cg"
     if method == "dual":
-        kernel = data.x @ data.x.T
-        kernel *= data.h @ data.h.T
-        kernel[np.diag_indices(n)] += n / d * ridge
-        weights = np.linalg.solve(kernel, data.y)
-        return np.asarray(data.x.T @ (weights[:, None] * data.h))
+        with _ONE_KERNEL:
+            kernel = data.x @ data.x.T
+            kernel *= data.h @ data.h.T
+            kernel[np.diag_indices(n)] += n / d * ridge
+            weights = np.linalg.solve(kernel, data.y)
+            return np.asarray(data.x.T @ (weights[:, None] * data.h))
     return _conjugate_gradients(data, ridge, tolerance)
 
 
@@ -287,7 +290,7 @@ def ridge_experiment(
             tasks, context=context, samples=samples, noise=noise, seed=child, dim=d
         )
         gamma = ridge_solution(data, ridge)
-        residual = data.y - np.concatenate(list(_predictions(data, gamma)))
+        residual = data.y - np.einsum("nj,nj->n", data.x @ gamma, data.h)
         return (
             population_error(gamma, context=context, noise=noise),
             population_error(gamma, context=context, noise=noise, tasks=tasks),
@@ -317,7 +320,7 @@ def feature_statistics(data: PretrainingSet) -> tuple[Floats, Floats]:
     n, d = data.x.shape
     size = d * (d + 1)
     second, first = np.zeros((size, size)), np.zeros(size)
-    for rows in _blocks(n, max(1, _BLOCK // d)):
+    for rows in _blocks(n, 256):
         features = (data.x[rows, :, None] * data.h[rows, None, :]).reshape(-1, size)
         second += features.T @ features
         first += features.T @ data.y[rows]
@@ -404,10 +407,9 @@ def _conjugate_gradients(data: PretrainingSet, ridge: float, tolerance: float) -
         inverse = np.linalg.inv(second + ridge * np.eye(d + 1))
 
     def normal(direction: Floats) -> Floats:
-        total = ridge * direction
-        for rows, seen in zip(_blocks(n, _BLOCK), _predictions(data, direction), strict=True):
-            total = total + d / n * (data.x[rows].T @ (seen[:, None] * data.h[rows]))
-        return total
+        total = np.zeros_like(direction)
+        normal_product(data.x, data.h, np.ascontiguousarray(direction), total)
+        return d / n * total + ridge * direction
 
     residual = d / n * (data.x.T @ (data.y[:, None] * data.h))
     gamma = np.zeros((d, d + 1))
@@ -431,11 +433,6 @@ def _conjugate_gradients(data: PretrainingSet, ridge: float, tolerance: float) -
         f"Conjugate gradients did not converge for n = {n}, d = {d}, ridge = {ridge}: the set is "
         'ill-conditioned (n close to d (d + 1)); raise ridge, or use method="dual" below the peak.'
     )
-
-
-def _predictions(data: PretrainingSet, gamma: Floats) -> Iterator[Floats]:
-    for rows in _blocks(len(data.y), _BLOCK):
-        yield np.einsum("nj,nj->n", data.x[rows] @ gamma, data.h[rows])
 
 
 def _blocks(length: int, block: int) -> Iterator[slice]:

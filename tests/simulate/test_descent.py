@@ -199,14 +199,10 @@ def test_a_diverging_run_keeps_its_last_good_state():
 
 
 def test_the_edge_of_stability_is_found_and_measured():
-    """A quadratic with known sharpness: one head with v frozen by symmetry of a balanced start.
-
-    Near the minimum of the scalar loss (1 - a v u)^2-like landscape the sharpness is set by the
-    end point; with lr just above 2/sharpness the loss rises in a window, just below it does not.
-    """
+    """One head at D = 1 has sharpness 4 at its end: lr just above 2/4 rises, just below not."""
     made = sim.Layer("merged", "zero", 1, 1)
     moments = sim.Statistics(kind="reduced", C=np.array([[1.0]]), c=np.array([1.0]), y2=1.5)
-    # Loss 1.5 - 2 p + p^2 with p = v u: at v = u = 1 the Hessian is 2 [[1, 1], [1, 1]], sharpness 4.
+    # Loss 1.5 - 2 p + p^2 with p = v u: the Hessian at v = u = 1 is 2 [[1, 1], [1, 1]].
     y0 = {"v": np.array([1.02]), "U": np.array([[[1.0]]])}
     calm = sim.gradient_descent(made, moments, y0=y0, lr=0.48, steps=200)
     assert not calm.stats["edge"]["detected"]
