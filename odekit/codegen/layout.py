@@ -17,7 +17,7 @@ __all__ = ["Layout"]
 Shape = tuple[int, ...]
 Entries = tuple[tuple[str, Shape], ...]
 
-SYMMETRY_TOLERANCE = 1e-10
+SYMMETRY_TOLERANCE = 1e-12
 """Relative asymmetry, or relative negative eigenvalue, that rounding alone may leave."""
 
 
@@ -39,6 +39,12 @@ class Layout:
         Parameters that must be symmetric positive semidefinite matrices.
     positive : tuple of str
         Parameters whose entries must all be above zero (sizes, context lengths).
+    symmetries : tuple of (name, groups of axes)
+        Parameters of any rank that do not change when axes of a group are exchanged.
+    integers : tuple of str
+        Parameters that must be whole numbers.
+    constants : tuple of (name, number)
+        Sizes fixed in the code: the same number is accepted among the parameters, others are not.
     prepare : callable, optional
         ``prepare(p)`` fills the part of the tail that depends on the parameters alone.
     """
@@ -49,6 +55,9 @@ class Layout:
     symmetric: tuple[str, ...] = ()
     covariances: tuple[str, ...] = ()
     positive: tuple[str, ...] = ()
+    symmetries: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...] = ()
+    integers: tuple[str, ...] = ()
+    constants: tuple[tuple[str, int], ...] = ()
     prepare: Callable[[NDArray[np.float64]], None] | None = field(
         default=None, compare=False, repr=False
     )
@@ -141,9 +150,15 @@ class Layout:
             where it must be, and for a size that is not positive.
         """
         out = np.zeros(self.parameter_size + self.scratch)
-        values = _fill(out, "parameter", self.parameters, params or {})
-        for name in (*self.symmetric, *self.covariances):
-            _check_symmetric(name, values[name])
+        values = _fill(out, "parameter", self.parameters, self._open(params))
+        groups = {name: ((0, 1),) for name in (*self.symmetric, *self.covariances)}
+        for name, own in {**groups, **dict(self.symmetries)}.items():
+            _check_symmetric(name, values[name], own)
+        for name in self.integers:
+            if not bool(np.all(values[name] == np.round(values[name]))):
+                raise InputError(
+                    f"Parameter {name!r} must be an integer, got {float(values[name]):g}."
+                )
         for name in self.covariances:
             _check_semidefinite(name, values[name])
         for name in self.positive:
@@ -155,6 +170,23 @@ class Layout:
         if self.prepare is not None:
             self.prepare(out)
         return out
+
+    def _open(self, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """Parameters without the sizes that are fixed in the code."""
+        fixed = dict(self.constants)
+        if not isinstance(params, Mapping) or not fixed:
+            return {} if params is None else params
+        kept = {}
+        for name, value in params.items():
+            own = str(getattr(name, "name", name))
+            if own not in fixed:
+                kept[name] = value
+            elif np.shape(value) != () or value != fixed[own]:
+                raise InputError(
+                    f"{own} is fixed at {fixed[own]} in this field, not {value}; leave it out or "
+                    "compile the field for other sizes."
+                )
+        return kept
 
     def unpack_parameters(self, p: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         """Name the parts of flat parameters, the scratch tail left out.
@@ -247,13 +279,18 @@ def _real(kind: str, name: str, value: Any) -> NDArray[np.float64]:
     return array
 
 
-def _check_symmetric(name: str, matrix: NDArray[np.float64]) -> None:
-    gap = float(np.max(np.abs(matrix - matrix.T), initial=0.0))
-    if gap > SYMMETRY_TOLERANCE * float(np.max(np.abs(matrix), initial=0.0)):
-        raise InputError(
-            f"Parameter {name!r} must be a symmetric matrix, got an asymmetry of {gap:.3g}; "
-            "symmetrise it as (M + M.T) / 2."
-        )
+def _check_symmetric(
+    name: str, array: NDArray[np.float64], groups: tuple[tuple[int, ...], ...]
+) -> None:
+    scale = float(np.max(np.abs(array), initial=0.0))
+    for group in groups:
+        for first, second in zip(group, group[1:], strict=False):
+            gap = float(np.max(np.abs(array - np.swapaxes(array, first, second)), initial=0.0))
+            if gap > SYMMETRY_TOLERANCE * scale:
+                raise InputError(
+                    f"Parameter {name!r} is not symmetric (largest gap {gap:.3g}); "
+                    f"pass ({name} + {name}.T) / 2."
+                )
 
 
 def _check_semidefinite(name: str, matrix: NDArray[np.float64]) -> None:
