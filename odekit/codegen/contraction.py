@@ -90,12 +90,18 @@ class _Product:
 
     @cached_property
     def pieces(self) -> dict[int, _Piece]:
-        """Every connected proper subset of at least two factors."""
+        """Every proper subset of at least two factors that is connected, or that shares no index
+        with the rest: a product of three parts or more is multiplied up from such."""
         return {
             mask: recognise(self.subset(mask), self.legs(mask))
             for mask in range(3, self.full)
-            if mask.bit_count() > 1 and self.connected(mask)
+            if mask.bit_count() > 1 and (self.connected(mask) or self.apart(mask))
         }
+
+    def apart(self, mask: int) -> bool:
+        """Whether a subset shares no index with the other factors."""
+        inside = {i for k, own in enumerate(self.held) if mask >> k & 1 for i in own}
+        return not any(own & inside for k, own in enumerate(self.held) if not mask >> k & 1)
 
 
 @dataclass
