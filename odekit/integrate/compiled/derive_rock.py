@@ -30,7 +30,7 @@ from numpy.polynomial import chebyshev
 
 DAMPING = 0.95
 STAGES = (*range(5, 25), 26, 28, 30, 33, 36, 40, 44, 48, 53, 58, 64, 70, 77, 85, 94)
-ESTIMATE = 0.05  # size of the error estimate's leading term relative to the exact solution's
+ESTIMATE = 0.1  # size of the error estimate's leading term relative to the exact solution's
 ABSCISSAE = (0.45, 0.35)  # of the second and third of the last stages, in units of their span
 
 # Trees of order <= 4: ., [.], [..], [[.]], [...], [.[.]], [[..]], [[[.]]].

@@ -1,7 +1,7 @@
-"""Tsit5 and ROCK4 in one compiled loop: whichever needs fewer stages per unit time is at work.
+"""Tsit5 or DOP853 with ROCK4 in one compiled loop: whichever needs fewer stages per unit time is at work.
 
 A gradient flow alternates between plateaus, where a plain explicit method creeps along its
-stability limit, and drops, where accuracy sets the step and order five pays. Both methods lay out
+stability limit, and drops, where accuracy sets the step and high order pays. The methods lay out
 their workspace alike, so a change costs no evaluation. Only for fields whose Jacobian is symmetric
 (real spectrum), which ROCK4 needs.
 """
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from numba import float64, int64, njit
 
-from odekit.integrate.compiled import rock4, tsit5
+from odekit.integrate.compiled import dop853, rock4, tsit5
 from odekit.integrate.compiled.slots import (
     AGE,
     CALM,
     LOOKS,
     MODE,
     PATIENCE,
+    PLAIN,
     RECORDED,
     STREAK,
     SWITCHES,
@@ -25,11 +26,11 @@ from odekit.integrate.compiled.slots import (
 from odekit.integrate.compiled.stepping import RHS_TYPE
 
 ORDER = 5
-DENSE = 4
-ROWS = max(tsit5.ROWS, rock4.ROWS)
-_plain, _stabilised = tsit5.advance, rock4.advance
+DENSE = dop853.DENSE
+ROWS = max(tsit5.ROWS, rock4.ROWS, dop853.ROWS)
+_five, _eight, _stabilised = tsit5.advance, dop853.advance, rock4.advance
 _STIFF, _RELAXED, _RENEW = int(Code.STIFF), int(Code.RELAXED), rock4.RENEW
-FIRST_LOOKS, MOST_LOOKS = 2, 16
+FIRST_LOOKS, MOST_LOOKS = 2, 4
 
 
 @njit(
@@ -52,8 +53,10 @@ def advance(rhs, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, re
     while True:
         # A record may be filled by both methods in turn: each sees the part that is left.
         rest_t, rest_c = rec_t[filled:], rec_c[filled:]
-        if counts[MODE] == 0:
-            code = _plain(rhs, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag)
+        if counts[MODE] == 0 and counts[PLAIN] == 8:
+            code = _eight(rhs, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag)
+        elif counts[MODE] == 0:
+            code = _five(rhs, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag)
         else:
             code = _stabilised(
                 rhs, table, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag

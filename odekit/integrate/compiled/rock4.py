@@ -58,7 +58,7 @@ from odekit.integrate.compiled.stepping import (
     set_weights,
     state_code,
     sum_squares,
-    wants_dense,
+    wants_output,
 )
 
 ORDER = 4
@@ -195,14 +195,14 @@ def advance(rhs, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, re
         counts[STABILISED] += 1
         counts[AGE] += 1
         counts[NONFINITE] = 0
-        if wants_dense(t_new, t_out, rec_t, counts):
+        if wants_output(t_new, t_out, rec_t, counts):
             for i in range(n):
                 d = new[i] - y[i]
                 c[0, i] = d
                 c[1, i] = h * f0[i] - d
                 c[2, i] = 2.0 * d - h * (f0[i] + f1[i])
                 c[3, i] = 0.0
-        deliver(t, h, y, c, t_new, new, t_out, y_out, rec_t, rec_c, counts)
+            deliver(t, h, y, c, t_new, new, t_out, y_out, rec_t, rec_c, counts)
         clock[H_LAST] = h
         accept_pi(err, h, last, clock, counts, ALPHA, BETA, LOG_ERROR)
         clock[T] = t_new

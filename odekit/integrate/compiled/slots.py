@@ -39,10 +39,11 @@ NONFINITE = 12  # 1 when the last rejected trial was not finite
 STAGES = 13  # largest number of stages used (stabilised method)
 AGE = 14  # steps since the spectral radius was estimated (stabilised method)
 CALM = 15  # consecutive steps that a plain explicit method would take more cheaply
-MODE = 16  # method at work in a switching loop: 0 Tsit5, 1 ROCK4
+MODE = 16  # method at work in a switching loop: 0 the plain one, 1 the stabilised one
 SWITCHES = 17  # changes of method so far
 STABILISED = 18  # accepted steps taken by the stabilised method
 LOOKS = 19  # looks in a row that must find the step limited by stability before "stiff"
+PLAIN = 20  # plain method of a switching loop: 5 Tsit5, 8 DOP853
 COUNTS_SIZE = 24
 
 # Rows of the workspace that every explicit method lays out alike, so that one can take over from
@@ -50,9 +51,9 @@ COUNTS_SIZE = 24
 ROW_F = 0  # f(t, y)
 ROW_WEIGHTS = 1  # error weights at y
 ROW_NEW = 2  # state after the step
-ROW_DENSE = 3  # four rows: interpolant
-ROW_VECTOR = 7  # estimate of the dominant eigenvector
-ROW_FREE = 8  # the method's own rows from here
+ROW_DENSE = 3  # seven rows: interpolant
+ROW_VECTOR = 10  # estimate of the dominant eigenvector
+ROW_FREE = 11  # the method's own rows from here
 
 
 class Code(IntEnum):

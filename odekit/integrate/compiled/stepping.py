@@ -12,18 +12,23 @@ import numpy as np
 from numba import float64, njit, types
 
 from odekit.integrate.compiled.slots import (
+    AGE,
     BLOW_UP,
     FAILED,
     FILLED,
     H_MAX,
     H_MIN,
+    LOOKS,
     MAX_STEPS,
     NONFINITE,
+    PATIENCE,
+    RADIUS,
     RECORDED,
     REJECTED,
     RHS,
     RTOL,
     STEPS,
+    STREAK,
     T_END,
     Code,
     H,
@@ -144,10 +149,10 @@ def evaluate(y0, c, theta, out):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def wants_dense(t_new, t_out, rec_t, counts):  # type: ignore[no-untyped-def]
-    """Whether the step that ends at t_new must be interpolated."""
+def wants_output(t_new, t_out, rec_t, counts):  # type: ignore[no-untyped-def]
+    """Whether the step that ends at t_new must be interpolated and delivered."""
     k = counts[FILLED]
-    return rec_t.shape[0] > 0 or (k < t_out.size and t_out[k] < t_new)
+    return rec_t.shape[0] > 0 or (k < t_out.size and t_out[k] <= t_new)
 
 
 @njit(nogil=True)
@@ -172,6 +177,8 @@ def deliver(t0, h, y0, c, t_new, y_new, t_out, y_out, rec_t, rec_c, counts):  # 
         rec_c[r, 0, :] = y0
         for j in range(c.shape[0]):
             rec_c[r, j + 1, :] = c[j]
+        for j in range(c.shape[0] + 1, rec_c.shape[1]):
+            rec_c[r, j, :] = 0.0
         counts[RECORDED] = r + 1
 
 
@@ -220,7 +227,8 @@ def clip(clock):  # type: ignore[no-untyped-def]
 @njit(nogil=True)
 def state_code(y_new, clock):  # type: ignore[no-untyped-def]
     """RUNNING, or BLOW_UP when an accepted state passes the limit."""
-    if largest(y_new) > clock[BLOW_UP]:
+    # The sum of squares bounds the largest entry and costs a vectorised pass only.
+    if sum_squares(y_new) > clock[BLOW_UP] * clock[BLOW_UP] and largest(y_new) > clock[BLOW_UP]:
         return _BLOW_UP
     return RUNNING
 
@@ -294,3 +302,31 @@ def estimate_radius(rhs, p, t, y, f0, vector, point, f, w, counts, iterations): 
         if iteration > 0 and abs(radius - before) <= 0.03 * radius:
             break
     return radius
+
+
+LOOK_EVERY = 12  # accepted steps between looks at the spectral radius
+
+
+@njit(nogil=True)
+def limited_by_stability(rhs, p, y, f, vector, point, slope, w, clock, counts, stability):  # type: ignore[no-untyped-def]
+    """Whether stability has been limiting a plain method's steps, with many more to come.
+
+    Two more rounds of a power iteration that goes on through the run, every `LOOK_EVERY` steps.
+    Hairer's ratio |k7 - k6| / |g7 - g6| (Solving ODEs II, IV.2) is cheaper, but on a plateau it
+    was seen to miss the stiff direction by a factor of 100.
+    """
+    if counts[AGE] < LOOK_EVERY:
+        return False
+    counts[AGE] = 0
+    clock[RADIUS] = 1.1 * estimate_radius(
+        rhs, p, clock[T], y, f, vector, point, slope, w, counts, 2
+    )
+    if clock[RADIUS] * clock[H] > 0.75 * stability:
+        counts[STREAK] += 1
+    else:
+        counts[STREAK] = 0
+    left = clock[T_END] - clock[T]
+    if counts[STREAK] >= counts[LOOKS] and left > clock[H] * counts[PATIENCE]:
+        counts[STREAK] = 0
+        return True
+    return False

@@ -3,9 +3,7 @@
 Source: Ch. Tsitouras, "Runge-Kutta pairs of order 5(4) satisfying only the first column
 simplifying assumption", Computers & Mathematics with Applications 62 (2011) 770-775: the pair and
 the interpolant of its section 4. Step control: proportional-integral, which keeps the step just
-inside the stability region where that is what limits it. Stability along the way is watched by a power
-iteration, two calls every twelve steps: Hairer's ratio |k7 - k6| / |g7 - g6| (Solving ODEs II,
-IV.2) is cheaper, but on a plateau it was seen to miss the stiff direction by a factor of 100.
+inside the stability region where that is what limits it.
 """
 
 from __future__ import annotations
@@ -19,10 +17,8 @@ from odekit.integrate.compiled.slots import (
     AGE,
     H_LAST,
     LOG_ERROR,
-    LOOKS,
     NONFINITE,
     PATIENCE,
-    RADIUS,
     RECORDED,
     RHS,
     ROW_DENSE,
@@ -34,7 +30,6 @@ from odekit.integrate.compiled.slots import (
     RTOL,
     STARTED,
     STEPS,
-    STREAK,
     T_END,
     Code,
     H,
@@ -48,14 +43,14 @@ from odekit.integrate.compiled.stepping import (
     clip,
     deliver,
     deliver_start,
-    estimate_radius,
     first_step,
     largest,
+    limited_by_stability,
     reject,
     set_weights,
     state_code,
     sum_squares,
-    wants_dense,
+    wants_output,
 )
 
 ORDER = 5
@@ -132,7 +127,6 @@ INTERPOLANT = _nested(_WEIGHTS)
 (D41, D42, D43, D44, D45, D46, D47) = (float(x) for x in INTERPOLANT[3])
 
 ALPHA, BETA = 0.7 / 5.0, 0.4 / 5.0
-LOOK_EVERY = 12  # accepted steps between looks at the spectral radius
 _DONE, _FULL, _NAN, _STIFF = int(Code.DONE), int(Code.RECORD_FULL), int(Code.NAN), int(Code.STIFF)
 
 
@@ -208,14 +202,14 @@ def advance(rhs, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, fl
             continue
         counts[STEPS] += 1
         counts[NONFINITE] = 0
-        if wants_dense(t_new, t_out, rec_t, counts):
+        if wants_output(t_new, t_out, rec_t, counts):
             for i in range(n):
                 c[0, i] = new[i] - y[i]
                 c[1, i] = h * (D21 * k1[i] + D22 * k2[i] + D23 * k3[i] + D24 * k4[i] + D25 * k5[i] + D26 * k6[i] + D27 * k7[i])
             for i in range(n):
                 c[2, i] = h * (D31 * k1[i] + D32 * k2[i] + D33 * k3[i] + D34 * k4[i] + D35 * k5[i] + D36 * k6[i] + D37 * k7[i])
                 c[3, i] = h * (D41 * k1[i] + D42 * k2[i] + D43 * k3[i] + D44 * k4[i] + D45 * k5[i] + D46 * k6[i] + D47 * k7[i])
-        deliver(t, h, y, c, t_new, new, t_out, y_out, rec_t, rec_c, counts)
+            deliver(t, h, y, c, t_new, new, t_out, y_out, rec_t, rec_c, counts)
         clock[H_LAST] = h
         accept_pi(err, h, last, clock, counts, ALPHA, BETA, LOG_ERROR)
         clock[T] = t_new
@@ -228,19 +222,6 @@ def advance(rhs, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, fl
             return code
         if counts[PATIENCE] > 0:
             counts[AGE] += 1
-            if counts[AGE] >= LOOK_EVERY:
-                # One or two more steps of a power iteration that goes on through the run.
-                radius = estimate_radius(rhs, p, t_new, y, k1, vector, trial, k2, w, counts, 2)
-                clock[RADIUS] = 1.1 * radius
-                counts[AGE] = 0
-                if clock[RADIUS] * clock[H] > 0.75 * STABILITY:
-                    counts[STREAK] += 1
-                else:
-                    counts[STREAK] = 0
-                if (
-                    counts[STREAK] >= counts[LOOKS]
-                    and clock[T_END] - t_new > h * counts[PATIENCE]
-                ):
-                    counts[STREAK] = 0
-                    return _STIFF
+            if limited_by_stability(rhs, p, y, k1, vector, trial, k2, w, clock, counts, STABILITY):
+                return _STIFF
     return _DONE
