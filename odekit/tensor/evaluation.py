@@ -59,19 +59,33 @@ def match_sizes(
     shape: tuple[sp.Expr, ...], actual: tuple[int, ...], name: str, sizes: dict[sp.Symbol, int]
 ) -> None:
     """Read sizes off an array's shape into ``sizes``, or refuse a shape that does not fit."""
-    wanted = "(" + ", ".join(str(s) for s in shape) + ")"
     if len(shape) != len(actual):
-        raise InputError(f"{name} has shape {actual}; expected {len(shape)} axes {wanted}")
+        raise InputError(f"{name} has shape {actual}; expected {len(shape)} axes {_show(shape)}")
     for size, number in zip(shape, actual, strict=True):
         if isinstance(size, sp.Symbol) and size not in sizes:
             if number < 1:
                 raise InputError(f"{name} has shape {actual}; size {size} must be at least 1")
             sizes[size] = number
     for size, number in zip(shape, actual, strict=True):
-        known = size.subs(sizes)
-        if known.is_number and int(known) != number:
+        known = number_of(size, sizes)
+        if known is not None and known != number:
             also = "" if size.is_number else f" with {size} = {known}"
-            raise InputError(f"{name} has shape {actual}; expected {wanted}{also}")
+            raise InputError(f"{name} has shape {actual}; expected {_show(shape)}{also}")
+
+
+def number_of(size: sp.Expr, sizes: Mapping[sp.Symbol, Any]) -> int | None:
+    """A size as a number, or None while a symbol in it is unknown."""
+    # SymPy's subs is slow, and evaluation asks for sizes at every call.
+    if isinstance(size, sp.Integer):
+        return int(size)
+    if isinstance(size, sp.Symbol):
+        return int(sizes[size]) if size in sizes else None
+    known = size.subs(sizes)
+    return int(known) if known.is_number else None
+
+
+def _show(shape: tuple[sp.Expr, ...]) -> str:
+    return "(" + ", ".join(str(s) for s in shape) + ("," if len(shape) == 1 else "") + ")"
 
 
 def read_scalar_symbol(symbol: sp.Symbol, value: Any) -> float:
@@ -140,13 +154,17 @@ class Bindings:
 
     def size(self, expression: sp.Expr) -> int:
         """A size as a number."""
-        return int(expression.subs(self.sizes))
+        number = number_of(expression, self.sizes)
+        if number is None:
+            raise InputError(f"no value for size {expression}; pass it by name")
+        return number
 
     def coefficient(self, monomial: Any, number: Any) -> float:
         """A coefficient as a number."""
         value = float(number)
         for atom, exponent in monomial:
-            base = float(atom.subs(self.sizes)) if atom.free_symbols else float(atom)
+            known = isinstance(atom, sp.Symbol)
+            base = float(self.sizes[atom]) if known else float(atom.subs(self.sizes))
             value *= base ** float(exponent) if exponent.denominator != 1 else base ** int(exponent)
         return value
 
@@ -187,9 +205,28 @@ class Bindings:
             operands += [self.array(tensor), own]
         present = [i for i in range(len(shape)) if i in names]
         out = ([0] if any_batched else []) + [1 + names[i] for i in present]
-        value = np.einsum(*operands, out, optimize=len(factors) > 2)
+        value = _einsum(operands, out)
         lead = (value.shape[0],) if any_batched else ((1,) if in_batch else ())
         return value.reshape(lead + tuple(shape[i] if i in names else 1 for i in range(len(shape))))
+
+
+_paths: dict[Any, Any] = {}
+
+
+def _einsum(operands: list[Any], out: list[int]) -> Any:
+    """NumPy's einsum with its contraction path kept: to find one costs more than to use it."""
+    if len(operands) <= 4:
+        return np.einsum(*operands, out)
+    key = (
+        tuple(a.shape for a in operands[::2]),
+        tuple(tuple(i) for i in operands[1::2]),
+        tuple(out),
+    )
+    if key not in _paths:
+        if len(_paths) > 4096:
+            _paths.clear()
+        _paths[key] = np.einsum_path(*operands, out, optimize="greedy")[0]
+    return np.einsum(*operands, out, optimize=_paths[key])
 
 
 def evaluate(
