@@ -129,6 +129,16 @@ def fixed_points() -> Statement:
     )
 
 
+def white_closed_form_equations() -> tuple[str, ...]:
+    """LaTeX of the closed form."""
+    return (
+        r"\sigma(t) = \frac{e^{2\sqrt D\,t/\tau}}{\left(1+\frac{1+D}{N}\right)"
+        r"\left(e^{2\sqrt D\,t/\tau}-1\right) + \frac{\sqrt D}{w_\mathrm{init}^2}},\qquad"
+        r" w_\mathrm{init}^2 = \sum_h \tfrac14\left(v_h"
+        r" + \tfrac{\operatorname{tr}U_h}{\sqrt D}\right)^2",
+    )
+
+
 def white_closed_form() -> Statement:
     """5. White tokens and a balanced aligned start: the whole flow is one sigmoid."""
     model = ok.models.attention_merged()
@@ -173,12 +183,7 @@ def white_closed_form() -> Statement:
         "For Lambda = I and U_h(0) = v_h(0) I/sqrt D the prediction is sigma(t) beta . x_q with "
         "the sigmoid sigma; from a generic small start it holds as the start shrinks, with w_init "
         "taken from the growing mode.",
-        (
-            r"\sigma(t) = \frac{e^{2\sqrt D\,t/\tau}}{\left(1+\frac{1+D}{N}\right)"
-            r"\left(e^{2\sqrt D\,t/\tau}-1\right) + \frac{\sqrt D}{w_\mathrm{init}^2}},\qquad"
-            r" w_\mathrm{init}^2 = \sum_h \tfrac14\left(v_h"
-            r" + \tfrac{\operatorname{tr}U_h}{\sqrt D}\right)^2",
-        ),
+        white_closed_form_equations(),
         ("Lambda = I", "U_h(0) = v_h(0) I / sqrt D, or a small start"),
         corrects=(
             "The notes state the closed form for white tokens without the balanced, aligned start. "

@@ -64,7 +64,8 @@ def loss_curve(
     ax : Axes, optional
         Default: a new figure, one column wide.
     labels : sequence of str, optional
-        One for each run; names it in the legend.
+        One for each run; a legend is then drawn. A single ``label=`` among the line's options
+        draws none.
     time : {"linear", "log"}
         Scale of the time axis; "log" leaves out times of zero.
     time_unit : str
@@ -89,7 +90,8 @@ def loss_curve(
     for place, run in enumerate(chosen):
         t, loss = run.t * (per_step or 1.0), losses_of(run)
         keep = t > 0 if time == "log" else np.ones(len(t), dtype=bool)
-        axes.plot(t[keep], loss[keep], label=labels[place] if labels else None, **line)
+        named = {"label": labels[place]} if labels else {}
+        axes.plot(t[keep], loss[keep], **{**line, **named})
     axes.set_xscale(time)
     axes.set_xlabel(f"time $t/{time_unit}$" if time_unit else "time $t$")
     axes.set_ylabel("loss (mean squared error)")
