@@ -383,7 +383,7 @@ def modes(name: str, count: int, t_end: float = 3e9) -> Problem:
             pattern[r, q] = True
     return Problem(
         name, y0, np.concatenate([s, a]), t_end, module.rhs, module.jacobian, loss, True,
-        pattern=pattern, times=np.logspace(0, np.log10(t_end), 200),
+        pattern=pattern, times=np.minimum(np.logspace(0, np.log10(t_end), 200), t_end),
     )  # fmt: skip
 
 

@@ -44,6 +44,7 @@ SWITCHES = 17  # changes of method so far
 STABILISED = 18  # accepted steps taken by the stabilised method
 LOOKS = 19  # looks in a row that must find the step limited by stability before "stiff"
 PLAIN = 20  # plain method of a switching loop: 5 Tsit5, 8 DOP853
+AUTONOMOUS = 21  # 1: f does not depend on t, so its time derivative need not be estimated
 COUNTS_SIZE = 24
 
 # Rows of the workspace that every explicit method lays out alike, so that one can take over from
