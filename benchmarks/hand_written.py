@@ -27,8 +27,8 @@ CONTEXT = 31.0
 class Problem:
     """An initial-value problem with compiled functions.
 
-    `rhs(t, y, p, out)`, `jacobian(t, y, p, out)` (or None), `loss(Y (K, n)) -> (K,)`; `groups` the
-    connected components of the Jacobian as index rows, or None; `symmetric` when the field is a
+    `rhs(t, y, p, out)`, `jacobian(t, y, p, out)` (or None), `loss(Y (K, n)) -> (K,)`; `pattern` the
+    Jacobian's nonzeros (rows, cols), or None, and `values(t, y, p, out)` fills these; `symmetric` when the field is a
     gradient flow in one time scale.
     """
 
@@ -40,7 +40,8 @@ class Problem:
     jacobian: Any
     loss: Callable[[np.ndarray], np.ndarray]
     symmetric: bool
-    pattern: np.ndarray | None = None
+    pattern: tuple[np.ndarray, np.ndarray] | None = None
+    values: Any = None
     times: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
 
@@ -295,6 +296,16 @@ def jacobian(t, y, p, out):
         out[i, m + i] = s2 * (1.0 - 2.0 * x * z * a)
         out[m + i, i] = out[i, m + i]
         out[m + i, m + i] = -s2 * x * x * a
+
+@njit(void(float64, V, V, V), cache=True, nogil=True)
+def jacobian_values(t, y, p, out):
+    m = y.size // 2
+    for i in range(m):
+        s2 = p[i] * p[i]; a = p[m + i]; x = y[i]; z = y[m + i]
+        out[i] = -s2 * z * z * a
+        out[m + i] = s2 * (1.0 - 2.0 * x * z * a)
+        out[2 * m + i] = out[m + i]
+        out[3 * m + i] = -s2 * x * x * a
 """
 )
 
@@ -376,14 +387,12 @@ def modes(name: str, count: int, t_end: float = 3e9) -> Problem:
         x = y[:, :count] * y[:, count:]
         return np.sum(s * (1 - 2 * x + a * x * x), axis=1)
 
-    pattern = np.zeros((2 * count, 2 * count), dtype=bool) if count <= 64 else None
-    if pattern is not None:
-        i = np.arange(count)
-        for r, q in ((i, i), (i, i + count), (i + count, i), (i + count, i + count)):
-            pattern[r, q] = True
+    i = np.arange(count)
+    rows, cols = np.concatenate([i, i, i + count, i + count]), np.concatenate([i, i + count] * 2)
     return Problem(
         name, y0, np.concatenate([s, a]), t_end, module.rhs, module.jacobian, loss, True,
-        pattern=pattern, times=np.minimum(np.logspace(0, np.log10(t_end), 200), t_end),
+        pattern=(rows, cols), values=module.jacobian_values,
+        times=np.minimum(np.logspace(0, np.log10(t_end), 200), t_end),
     )  # fmt: skip
 
 
