@@ -1,5 +1,7 @@
 """Discrete training without PyTorch, to lay over the gradient flows."""
 
+from odekit.simulate.agreement import Agreement, compare
+from odekit.simulate.derived import sample_gradient
 from odekit.simulate.descent import coefficients, gradient_descent, loss_curve
 from odekit.simulate.edge import EdgeOfStabilityWarning, sharpness
 from odekit.simulate.layer import Layer
@@ -16,6 +18,7 @@ from odekit.simulate.stochastic import sgd
 from odekit.simulate.tasks import SequenceLaw, Sequences, sequences
 
 __all__ = [
+    "Agreement",
     "EdgeOfStabilityWarning",
     "Layer",
     "Optimiser",
@@ -25,11 +28,13 @@ __all__ = [
     "Statistics",
     "close_under_sign",
     "coefficients",
+    "compare",
     "gradient_descent",
     "initial",
     "loss_curve",
     "population_statistics",
     "prefix_statistics",
+    "sample_gradient",
     "sequences",
     "sgd",
     "sharpness",

@@ -1,0 +1,177 @@
+"""A flow's rate and loss on flat states, and exact gradient steps along it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from odekit.errors import InputError
+from odekit.simulate.layer import Floats
+from odekit.solution import Solution
+
+__all__ = ["Rates", "descend", "exact_path"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rates:
+    """A gradient flow at numbers.
+
+    Parameters
+    ----------
+    shapes : mapping
+        State name to shape, in flat order.
+    rate : callable
+        (n,) -> (n,).
+    loss : callable
+        (n,) -> float.
+    time_scale : float
+        ``time_scale * rate = - gradient of the loss``.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+    rate: Callable[[Floats], Floats]
+    loss: Callable[[Floats], float]
+    time_scale: float
+
+    @classmethod
+    def of(cls, solution: Solution) -> Rates:
+        """Return the rates of the field that a solution was made with."""
+        flow = solution.field
+        if flow is None or not hasattr(flow, "loss_value"):
+            raise InputError(
+                "The flow's solution has lost its field (a loaded file has none); solve it anew."
+            )
+        scales = {float(s) for s in (getattr(flow, "time_scale", None) or {}).values()} or {1.0}
+        if len(scales) > 1:
+            raise InputError(
+                "The flow has several time scales, so a step of training is no step of its time; "
+                "use one time_scale for all weights."
+            )
+        shapes = {name: values.shape[1:] for name, values in solution.states.items()}
+        state = {name: values[0] for name, values in solution.states.items()}
+        rate, loss = _functions(flow, shapes, state, dict(solution.params))
+        return cls(shapes, rate, loss, scales.pop())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the states."""
+        return tuple(self.shapes)
+
+    def pack(self, states: Mapping[str, ArrayLike]) -> Floats:
+        """Flatten states ``(K, *shape)`` to (K, n)."""
+        parts = [np.asarray(states[name], dtype=np.float64) for name in self.shapes]
+        return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
+
+    def along(self, theta: Floats, direction: Floats) -> Floats:
+        """Jacobian of the rate times a direction, by central differences."""
+        size = float(np.linalg.norm(direction))
+        if size == 0:
+            return np.zeros_like(direction)
+        # Third root of eps balances rounding and the cubic term, relative to the state.
+        step = 6e-6 * max(float(np.linalg.norm(theta)), 1e-12) / size
+        slope: Floats = (
+            self.rate(theta + step * direction) - self.rate(theta - step * direction)
+        ) / (2 * step)
+        return slope
+
+
+def _functions(
+    flow: Any,
+    shapes: Mapping[str, tuple[int, ...]],
+    state: Mapping[str, Floats],
+    params: Mapping[str, Any],
+) -> tuple[Callable[[Floats], Floats], Callable[[Floats], float]]:
+    from odekit.codegen import compile as compile_field
+    from odekit.simulate.flow_descent import sizes_of
+
+    flow.loss_value(state, params)  # checks names, shapes and values
+    compiled = compile_field(flow, sizes=sizes_of(flow, state, params), effort="quick")
+    if compiled.loss is None:
+        raise InputError("The flow has no loss; compare needs one.")
+    constants = dict(getattr(flow, "constants", {}))
+    p = compiled.layout.pack_parameters({k: v for k, v in params.items() if k not in constants})
+    n = sum(prod(shape) for shape in shapes.values())
+    order = _positions(compiled.layout.states, shapes)
+    compiled_rate, compiled_loss = compiled.rhs, compiled.loss
+
+    def rate(theta: Floats) -> Floats:
+        y, out = theta[order], np.empty(n)
+        compiled_rate(0.0, y, p, out)
+        back = np.empty(n)
+        back[order] = out
+        return back
+
+    def loss(theta: Floats) -> float:
+        return float(compiled_loss(theta[order], p))
+
+    return rate, loss
+
+
+def _positions(compiled: Any, shapes: Mapping[str, tuple[int, ...]]) -> NDArray[np.intp]:
+    """Where each entry of the compiled flat state lies in the solution's."""
+    start, places = 0, {}
+    for name, shape in shapes.items():
+        places[name] = np.arange(start, start + prod(shape))
+        start += prod(shape)
+    return np.concatenate([places[name] for name, _ in compiled])
+
+
+def descend(
+    rates: Rates,
+    start: Floats,
+    lr: float,
+    steps: NDArray[np.int64],
+    *,
+    correction: bool = False,
+) -> tuple[Floats, Floats]:
+    """Take exact gradient steps and return the loss at the given steps.
+
+    Parameters
+    ----------
+    rates : Rates
+    start : array (n,)
+    lr : float
+    steps : array (K,) of int
+        Increasing.
+    correction : bool
+        Also carry the first-order effect of finite lr: gradient steps of size lr follow, to
+        second order, the flow of ``L + (lr/4) |grad L|^2`` (backward error analysis of Euler's
+        method; Barrett and Dherin, Implicit gradient regularization, ICLR 2021). In flow time with
+        ``h = lr * time_scale`` the state moves by ``h delta``, ``delta' = J (delta - F/2)``.
+
+    Returns
+    -------
+    loss, first_order : array (K,)
+        `first_order` is the predicted loss minus the flow's; zeros without `correction`.
+    """
+    theta, delta = start.copy(), np.zeros_like(start)
+    h = lr * rates.time_scale
+    losses, shifts = np.empty(len(steps)), np.zeros(len(steps))
+    at = 0
+    for k in range(int(steps[-1]) + 1):
+        rate = rates.rate(theta)
+        if steps[at] == k:
+            losses[at] = rates.loss(theta)
+            shifts[at] = -h * rates.time_scale * float(rate @ delta)
+            at += 1
+        if correction:
+            delta = delta + h * rates.along(theta, delta - rate / 2)
+        theta = theta + h * rate
+    return losses, shifts
+
+
+def exact_path(rates: Rates, start: Floats, lr: float, steps: NDArray[np.int64]) -> Floats:
+    """Take exact gradient steps and return the states (K, n) at the given steps."""
+    theta, h = start.copy(), lr * rates.time_scale
+    states, at = np.empty((len(steps), start.size)), 0
+    for k in range(int(steps[-1]) + 1):
+        if steps[at] == k:
+            states[at] = theta
+            at += 1
+        theta = theta + h * rates.rate(theta)
+    return states
