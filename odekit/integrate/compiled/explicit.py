@@ -23,7 +23,6 @@ from odekit.integrate.compiled.slots import (
     SWITCHES,
     Code,
 )
-from odekit.integrate.compiled.stepping import RHS_TYPE
 
 ORDER = 5
 DENSE = dop853.DENSE
@@ -35,14 +34,14 @@ FIRST_LOOKS, MOST_LOOKS = 2, 4
 
 @njit(
     int64(
-        RHS_TYPE, float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64[::1],
+        int64, float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64[::1],
         int64[::1], float64[::1], float64[::1], float64[:, ::1], float64[:, ::1],
         float64[:, :, ::1], int64[::1],
     ),
     cache=True,
     nogil=True,
 )  # fmt: skip
-def advance(rhs, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):  # type: ignore[no-untyped-def]
+def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):  # type: ignore[no-untyped-def]
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
     if counts[LOOKS] == 0:
         counts[LOOKS] = FIRST_LOOKS
@@ -54,12 +53,12 @@ def advance(rhs, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, re
         # A record may be filled by both methods in turn: each sees the part that is left.
         rest_t, rest_c = rec_t[filled:], rec_c[filled:]
         if counts[MODE] == 0 and counts[PLAIN] == 8:
-            code = _eight(rhs, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag)
+            code = _eight(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag)
         elif counts[MODE] == 0:
-            code = _five(rhs, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag)
+            code = _five(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag)
         else:
             code = _stabilised(
-                rhs, table, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag
+                rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag
             )
         filled += counts[RECORDED]
         if code == _STIFF:

@@ -15,6 +15,7 @@ import math
 import numpy as np
 from numba import float64, int64, njit
 
+from odekit.integrate.compiled.addresses import rhs_at
 from odekit.integrate.compiled.rock_table import TABLE
 from odekit.integrate.compiled.slots import (
     AGE,
@@ -44,7 +45,6 @@ from odekit.integrate.compiled.slots import (
     T,
 )
 from odekit.integrate.compiled.stepping import (
-    RHS_TYPE,
     RUNNING,
     accept_pi,
     check,
@@ -88,15 +88,16 @@ def pack_table() -> np.ndarray:
 
 @njit(
     int64(
-        RHS_TYPE, float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64[::1],
+        int64, float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64[::1],
         int64[::1], float64[::1], float64[::1], float64[:, ::1], float64[:, ::1],
         float64[:, :, ::1], int64[::1],
     ),
     cache=True,
     nogil=True,
 )  # fmt: skip
-def advance(rhs, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):  # type: ignore[no-untyped-def]
+def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):  # type: ignore[no-untyped-def]
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
+    rhs = rhs_at(rhs_address)
     n = y.size
     longest = (table.shape[1] - 2 - LAST) // 3
     f0, w, new = work[ROW_F], work[ROW_WEIGHTS], work[ROW_NEW]

@@ -14,6 +14,7 @@ import numpy as np
 from numba import float64, int64, njit
 
 from odekit.integrate.compiled.rodas_table import A, C, DENSE_ROWS, GAMMA, NODES, TIME
+from odekit.integrate.compiled.addresses import jacobian_at, rhs_at
 from odekit.integrate.compiled.slots import (
     AUTONOMOUS,
     FACTORS,
@@ -38,8 +39,6 @@ from odekit.integrate.compiled.slots import (
 )
 from odekit.integrate.compiled.stepping import (
     EPS,
-    JACOBIAN_TYPE,
-    RHS_TYPE,
     RUNNING,
     accept_pi,
     check,
@@ -128,15 +127,17 @@ def _solve(m, pivots, b, s, by_inverse):  # type: ignore[no-untyped-def]
 
 @njit(
     int64(
-        RHS_TYPE, JACOBIAN_TYPE, float64[::1], float64[::1], float64[:, ::1], float64[::1],
+        int64, int64, float64[::1], float64[::1], float64[:, ::1], float64[::1],
         int64[::1], float64[::1], float64[::1], float64[:, ::1], float64[:, ::1],
         float64[:, :, ::1], int64[::1],
     ),
     cache=True,
     nogil=True,
 )  # fmt: skip
-def advance(rhs, jac, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):  # type: ignore[no-untyped-def]
+def advance(rhs_address, jac_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):  # type: ignore[no-untyped-def]
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
+    rhs = rhs_at(rhs_address)
+    jac = jacobian_at(jac_address)
     n = y.size
     f, w, new = work[ROW_F], work[ROW_WEIGHTS], work[ROW_NEW]
     c = work[ROW_DENSE : ROW_DENSE + DENSE]

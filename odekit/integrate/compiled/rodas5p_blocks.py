@@ -20,6 +20,7 @@ import numpy as np
 from numba import boolean, float64, int64, njit
 
 from odekit.integrate.compiled.rodas_table import A, C, DENSE_ROWS, GAMMA, NODES
+from odekit.integrate.compiled.addresses import jacobian_at, rhs_at
 from odekit.integrate.compiled.slots import (
     BLOW_UP,
     FACTORS,
@@ -38,7 +39,7 @@ from odekit.integrate.compiled.slots import (
     H,
     T,
 )
-from odekit.integrate.compiled.stepping import EPS, JACOBIAN_TYPE, RHS_TYPE
+from odekit.integrate.compiled.stepping import EPS
 
 ORDER = 5
 ROWS = 16
@@ -140,7 +141,7 @@ def _deliver(z, t, h, y, new, u, t_end_step, members, t_out, y_out, filled):  # 
 
 @njit(
     int64(
-        RHS_TYPE, RHS_TYPE, JACOBIAN_TYPE, boolean, float64[::1], float64[::1],
+        int64, int64, int64, boolean, float64[::1], float64[::1],
         int64[:, ::1], int64[:, :, ::1], int64, float64[::1], int64[::1], float64[::1],
         float64[::1], float64[:, ::1], int64[::1],
     ),
@@ -148,7 +149,7 @@ def _deliver(z, t, h, y, new, u, t_end_step, members, t_out, y_out, filled):  # 
     nogil=True,
 )  # fmt: skip
 def advance_blocks(
-    rhs, values, jac, by_values, p, y_full, members, entries, nonzeros, clock, counts, atol,
+    rhs_address, values_address, jac_address, by_values, p, y_full, members, entries, nonzeros, clock, counts, atol,
     t_out, y_out, flag,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     """Integrate the components in `members` (b, L) to the end; the rest of the state stays.
@@ -156,6 +157,9 @@ def advance_blocks(
     `values(t, y, p, out)` fills the Jacobian's nonzeros, `entries` (b, b, L) says which of them is
     entry (i, j) of lane z (-1: none); with `by_values` false the dense `jac` is called instead.
     """
+    rhs = rhs_at(rhs_address)
+    values = rhs_at(values_address)
+    jac = jacobian_at(jac_address)
     b, lanes = members.shape
     n = y_full.size
     identity = n == b * lanes

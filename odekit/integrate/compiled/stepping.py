@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import float64, njit, types
+from numba import njit
 
 from odekit.integrate.compiled.slots import (
     AGE,
@@ -34,11 +34,6 @@ from odekit.integrate.compiled.slots import (
     H,
     T,
 )
-
-RHS_SIGNATURE = types.void(float64, float64[::1], float64[::1], float64[::1])
-JACOBIAN_SIGNATURE = types.void(float64, float64[::1], float64[::1], float64[:, ::1])
-RHS_TYPE = types.FunctionType(RHS_SIGNATURE)
-JACOBIAN_TYPE = types.FunctionType(JACOBIAN_SIGNATURE)
 
 EPS = 2.220446049250313e-16
 

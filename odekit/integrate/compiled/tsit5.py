@@ -13,6 +13,7 @@ import math
 import numpy as np
 from numba import float64, int64, njit
 
+from odekit.integrate.compiled.addresses import rhs_at
 from odekit.integrate.compiled.slots import (
     AGE,
     H_LAST,
@@ -36,7 +37,6 @@ from odekit.integrate.compiled.slots import (
     T,
 )
 from odekit.integrate.compiled.stepping import (
-    RHS_TYPE,
     RUNNING,
     accept_pi,
     check,
@@ -132,14 +132,15 @@ _DONE, _FULL, _NAN, _STIFF = int(Code.DONE), int(Code.RECORD_FULL), int(Code.NAN
 
 @njit(
     int64(
-        RHS_TYPE, float64[::1], float64[::1], float64[:, ::1], float64[::1], int64[::1],
+        int64, float64[::1], float64[::1], float64[:, ::1], float64[::1], int64[::1],
         float64[::1], float64[::1], float64[:, ::1], float64[:, ::1], float64[:, :, ::1], int64[::1],
     ),
     cache=True,
     nogil=True,
 )  # fmt: skip
-def advance(rhs, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):  # type: ignore[no-untyped-def]
+def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):  # type: ignore[no-untyped-def]
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
+    rhs = rhs_at(rhs_address)
     n = y.size
     k1, w, new = work[ROW_F], work[ROW_WEIGHTS], work[ROW_NEW]
     c, vector = work[ROW_DENSE : ROW_DENSE + DENSE], work[ROW_VECTOR]

@@ -1,0 +1,51 @@
+"""Compiled functions as plain addresses.
+
+A loop that takes the right-hand side as a Numba `FunctionType` is compiled once for all fields, but
+Numba 0.68 looks such an argument up anew at each call (it unpickles the signature: 50 us each, as
+long as a small solve). So loops take the address as an integer, found once, and turn it into a
+first-class function inside.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import float64, int64, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+RHS_SIGNATURE = types.void(float64, float64[::1], float64[::1], float64[::1])
+JACOBIAN_SIGNATURE = types.void(float64, float64[::1], float64[::1], float64[:, ::1])
+LANES_SIGNATURE = types.void(float64[::1], float64[:, ::1], float64[:, ::1], float64[:, ::1])
+
+
+def address_of(function: Any, signature: Any = RHS_SIGNATURE) -> int:
+    """Address of a compiled Numba function's code for `signature`.
+
+    The caller keeps `function` alive as long as the address is in use.
+    """
+    compiled = function.get_compile_result(signature)
+    return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
+
+
+def _caster(signature: Any) -> Any:
+    function_type = types.FunctionType(signature)
+
+    @intrinsic
+    def cast(typing_context, address):  # type: ignore[no-untyped-def]
+        def build(context, builder, sig, args):  # type: ignore[no-untyped-def]
+            function = cgutils.create_struct_proxy(function_type)(context, builder)
+            pointer = builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+            function.c_addr = pointer
+            function.jit_addr = pointer
+            function.py_addr = context.get_constant_null(types.voidptr)
+            return function._getvalue()
+
+        return function_type(int64), build
+
+    return cast
+
+
+rhs_at = _caster(RHS_SIGNATURE)
+jacobian_at = _caster(JACOBIAN_SIGNATURE)
+lanes_at = _caster(LANES_SIGNATURE)
