@@ -11,7 +11,7 @@ import odekit as ok
 from odekit.reproduce import Picture
 
 from .mode_equations import published_product, stretched
-from .runs import SPECTRUM, layer_run, start
+from .runs import SPECTRUM, layer_run
 
 CONTEXT = 10
 
@@ -98,7 +98,7 @@ def _unbalanced(ax: Any, numbers: dict[str, Any]) -> None:
             }
         )
     logistic = published_product(times, [s], CONTEXT, start_product)[:, 0]
-    ax.plot(times, logistic, color="0.2", ls=(0, (3, 2)), lw=0.9, label="eq. (13)")
+    ax.plot(times, logistic, color="#D55E00", ls=(0, (3, 2)), lw=1.1, label="eq. (13)")
     ax.set_xlabel(r"time $t \cdot \eta P$")
     ax.set_ylabel(r"mode strength $a = p\,q$")
     ax.legend(title=r"$p_0/q_0$", title_fontsize=7, loc="lower right")

@@ -25,9 +25,7 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
     root = 0.03 * np.ones(4)
     for context in contexts:
         progress(f"integrates N = {context}")
-        ends = {
-            law: layer_run(law, start(root, root), [END], context) for law in ("scalar", "iid")
-        }
+        ends = {law: layer_run(law, start(root, root), [END], context) for law in ("scalar", "iid")}
         numbers["ends"].append(
             {
                 "N": context,
@@ -44,8 +42,13 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
             colour = ok.plot.PALETTE[k]
             own = [s * layer_optimum(SPECTRUM, n)[k] for n in fine]
             axes[0].plot(fine, own, color=colour, label=f"$s = {s:g}$")
-            axes[0].plot(fine, [s / stretched(SPECTRUM, n)[k] for n in fine], color=colour,
-                         ls=(0, (3, 2)), lw=0.9)
+            axes[0].plot(
+                fine,
+                [s / stretched(SPECTRUM, n)[k] for n in fine],
+                color=colour,
+                ls=(0, (3, 2)),
+                lw=0.9,
+            )
             for row in numbers["ends"]:
                 axes[0].plot(row["N"], s * row["scalar"][k], "o", color=colour, ms=3)
                 axes[0].plot(row["N"], s * row["iid"][k], "x", color=colour, ms=3)
@@ -58,7 +61,10 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
             axes[1].plot(
                 [row["N"] for row in numbers["ends"]],
                 [row[key] / SPECTRUM.sum() for row in numbers["ends"]],
-                f"{marker}-", lw=0.8, ms=3, label=words,
+                f"{marker}-",
+                lw=0.8,
+                ms=3,
+                label=words,
             )
         axes[1].set_ylabel(r"end loss / $\mathrm{tr}\,\Lambda$")
         axes[1].set_yscale("log")

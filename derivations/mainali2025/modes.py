@@ -53,7 +53,7 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
                 ax.axhline(
                     layer_optimum(SPECTRUM, context)[k], color=colours[k], lw=0.5, ls=":", zorder=0
                 )
-            ax.set_title(f"   tasks $w I$, $N={context}$")
+            ax.set_title(f"tasks $w I$, $N={context}$", loc="center")
             ax.set_xlabel(r"time $t \cdot \eta P$")
             ax.set_ylabel(r"mode strength $a_\alpha = p_\alpha q_\alpha$")
             numbers["panels"][f"N={context}"] = {
@@ -65,7 +65,8 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
         axes[0].plot([], [], color="0.3", label="expected flow of the layer")
         axes[0].plot([], [], color="0.3", ls=(0, (3, 2)), lw=0.9, label="published, eq. (13)")
         axes[0].plot([], [], ".", color="0.3", ms=3, label="SGD")
-        axes[0].legend(loc="upper left", fontsize=6)
+        axes[0].set_ylim(top=11)
+        axes[0].legend(loc="upper left", fontsize=6, ncol=2)
         _time_scales(axes[2], numbers)
         progress("integrates independent task entries")
         _shared(axes[3], y0, numbers)
@@ -102,10 +103,13 @@ def _time_scales(ax: Any, numbers: dict[str, Any]) -> None:
         published = half_height(s, context, START)
         colour = ok.plot.PALETTE[k]
         ax.plot(1 / s**2, measured, "o", color=colour, label=f"layer, $N={context}$")
-        ax.plot(1 / s**2, published, ls=(0, (3, 2)), color=colour, label=f"published, $N={context}$")
+        ax.plot(
+            1 / s**2, published, ls=(0, (3, 2)), color=colour, label=f"published, $N={context}$"
+        )
         numbers["half_rise"] += [
-            {"N": context, "s": float(v), "measured": m, "published": float(t)}
+            {"N": context, "s": float(v), "published": float(t), "measured": m}
             for v, m, t in zip(s, measured, published, strict=True)
+            if np.isfinite(m)  # a mode that the context is too short for has no half height
         ]
     ax.set_xscale("log")
     ax.set_yscale("log")
@@ -123,9 +127,11 @@ def _shared(ax: Any, y0: dict[str, Any], numbers: dict[str, Any]) -> None:
     for k in range(len(SPECTRUM)):
         ax.plot(times, a[:, k], color=ok.plot.PALETTE[k])
         ax.plot(times, published[:, k], color=ok.plot.PALETTE[k], ls=(0, (3, 2)), lw=0.9)
-    ax.set_title(f"   iid task entries, $N={LONG}$")
+    ax.set_title(f"iid task entries, $N={LONG}$", loc="center")
     ax.set_xlabel(r"time $t \cdot \eta P$")
     ax.set_ylabel(r"mode strength $a_\alpha = p_\alpha q_\alpha$")
     numbers["panels"]["iid"] = {
-        "t": times.tolist(), "flow": a.tolist(), "published": published.tolist(),
+        "t": times.tolist(),
+        "flow": a.tolist(),
+        "published": published.tolist(),
     }
