@@ -10,6 +10,7 @@ import numpy as np
 import odekit as ok
 from odekit.reproduce import Picture
 
+from .layer import LAWS
 from .mode_equations import published_product, stretched
 from .runs import SPECTRUM, layer_run
 
@@ -48,7 +49,7 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
     y0 = {"p2": 0.1 * rng.standard_normal((d, d)), "q1": 0.3 * rng.standard_normal((d, d))}
     times = np.linspace(0, 60, 200)
     with ok.plot.style():
-        for k, law in enumerate(("scalar", "diagonal", "iid")):
+        for k, law in enumerate(LAWS):
             progress(f"integrates the law {law}")
             run = layer_run(law, y0, times, CONTEXT)
             balance = np.sum(run["p2"] ** 2, axis=(1, 2)) - np.sum(run["q1"] ** 2, axis=(1, 2))

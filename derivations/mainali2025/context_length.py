@@ -11,7 +11,7 @@ import odekit as ok
 from odekit.reproduce import Picture
 
 from .mode_equations import layer_optimum, stretched
-from .runs import SPECTRUM, layer_run, products, start
+from .runs import SPECTRUM, layer_run, losses, products, start
 
 END = 3000.0
 
@@ -31,8 +31,8 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
                 "N": context,
                 "scalar": products(ends["scalar"])[0].tolist(),
                 "iid": products(ends["iid"])[0].tolist(),
-                "loss_scalar": float(ends["scalar"].loss[0]),
-                "loss_iid": float(ends["iid"].loss[0]) / len(SPECTRUM),
+                "loss_scalar": float(losses(ends["scalar"])[0]),
+                "loss_iid": float(losses(ends["iid"])[0]) / len(SPECTRUM),
                 "layer_optimum": layer_optimum(SPECTRUM, context).tolist(),
                 "published": (1 / stretched(SPECTRUM, context)).tolist(),
             }

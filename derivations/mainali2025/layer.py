@@ -6,11 +6,12 @@ as ``{what: difference}``; every difference is zero.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import odekit as ok
 
-LAWS = ("iid", "diagonal", "scalar")
+Law = Literal["iid", "diagonal", "scalar"]
+LAWS: tuple[Law, ...] = ("iid", "diagonal", "scalar")
 """Laws of the task matrix: iid entries, diagonal in the eigenbasis, a multiple of the identity."""
 
 
@@ -20,7 +21,7 @@ def named(flow: Any, name: str) -> Any:
     return next(t for t in tensors if t.name == name)
 
 
-def zero_blocks(law: str) -> dict[str, Any]:
+def zero_blocks(law: Law) -> dict[str, Any]:
     """p1 and q2 have zero expected gradient where both are zero (the zero-gradient statement).
 
     The error is odd in the task and what p1 and q2 add is even, so the product averages to zero
@@ -40,7 +41,7 @@ def _whole(flow: Any, state: Any) -> Any:
     return flow.rates[state].expand()
 
 
-def diagonal_modes(law: str) -> dict[str, Any]:
+def diagonal_modes(law: Law) -> dict[str, Any]:
     """With p2 and q1 diagonal in the eigenbasis, tasks of the diagonal or scalar law.
 
     The diagonal is kept, and its rates are those of `mode_equations.layer_rates`.

@@ -10,8 +10,9 @@ import numpy as np
 import odekit as ok
 from odekit.reproduce import Picture
 
+from .layer import LAWS
 from .mode_equations import half_height, layer_optimum, published_loss, published_product, stretched
-from .runs import SPECTRUM, layer_run, start
+from .runs import SPECTRUM, layer_run, losses, start
 
 CONTEXT = 100
 
@@ -42,14 +43,14 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
             )
             exponent = round(np.log10(scale))
             axes[0].plot(
-                times[1:], flow.loss[1:] / 2, color=colour, label=f"$a_0 = 10^{{{exponent}}}$"
+                times[1:], losses(flow)[1:] / 2, color=colour, label=f"$a_0 = 10^{{{exponent}}}$"
             )
             axes[0].plot(times[1:], published[1:], color=colour, ls=(0, (3, 2)), lw=0.9)
             numbers["curves"].append(
                 {
                     "a0": scale,
                     "t": times.tolist(),
-                    "flow": (flow.loss / 2).tolist(),
+                    "flow": (losses(flow) / 2).tolist(),
                     "published": published.tolist(),
                 }
             )
@@ -83,11 +84,18 @@ def _laws(ax: Any, numbers: dict[str, Any]) -> None:
     names = {"scalar": "$W = wI$", "diagonal": r"$W = \mathrm{diag}(w)$", "iid": "$W$ iid"}
     styles: dict[str, Any] = {"scalar": "-", "diagonal": (0, (1, 1)), "iid": "-"}
     numbers["laws"] = {"t": times.tolist()}
-    for k, (law, name) in enumerate(names.items()):
+    for k, law in enumerate(LAWS):
         run = layer_run(law, start(root, root), times, CONTEXT)
         # The loss sums over components; a row of iid entries sees as many tokens as there are rows.
-        half = run.loss / 2 / (len(SPECTRUM) if law == "iid" else 1)
-        ax.plot(times[1:], half[1:], color=ok.plot.PALETTE[k], label=name, ls=styles[law])
+        half = losses(run) / 2 / (len(SPECTRUM) if law == "iid" else 1)
+        ax.plot(
+            times[1:],
+            half[1:],
+            color=ok.plot.PALETTE[k],
+            label=names[law],
+            ls=styles[law],
+            zorder=3 if law == "diagonal" else 2,
+        )
         numbers["laws"][law] = half.tolist()
     ax.set_xscale("log")
     ax.set_ylim(0, None)

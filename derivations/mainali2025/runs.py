@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 import odekit as ok
 
+from .layer import Law
+
 Array = NDArray[np.float64]
 
 SPECTRUM = np.array([1.0, 0.5, 0.25, 0.125])
@@ -27,7 +29,7 @@ def products(run: ok.Solution) -> Array:
 
 
 def layer_run(
-    law: str, y0: dict[str, Array], times: ArrayLike, context: int, s: ArrayLike = SPECTRUM
+    law: Law, y0: dict[str, Array], times: ArrayLike, context: int, s: ArrayLike = SPECTRUM
 ) -> ok.Solution:
     """Integrate the expected flow of the layer under a law of the tasks."""
     flow = ok.models.linear_transformer(tasks=law).flow
@@ -35,7 +37,7 @@ def layer_run(
 
 
 def trained(
-    law: str,
+    law: Law,
     y0: dict[str, Array],
     end: float,
     context: int,
@@ -68,3 +70,8 @@ def crossing(times: ArrayLike, curve: ArrayLike, level: float) -> float:
         return float("nan")
     k = above[0]
     return float(t[k - 1] + (level - y[k - 1]) / (y[k] - y[k - 1]) * (t[k] - t[k - 1]))
+
+
+def losses(run: ok.Solution) -> Array:
+    """The mean squared error along a run; shape (len(t),)."""
+    return np.asarray(run.loss, dtype=np.float64)
