@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import sys
 import warnings
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from odekit.errors import InputError, OdekitError, OdekitWarning, SolveError
+from odekit.errors import InputError, OdekitError, OdekitWarning, SolveError, unknown_name
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -296,6 +297,26 @@ def simulate(
         options |= {"params": problem.params, "batch": batch, "seed": seed or 0}
         solution = training.sgd(problem.model, **options)
     _show_solution(solution, out, as_json)
+
+
+@app.command()
+def cache(
+    action: Annotated[str, typer.Argument(metavar="[info|clear]")] = "info",
+    as_json: Json = False,
+) -> None:
+    """Show what the cache of compiled fields holds, or clear it."""
+    from odekit.codegen import cache_info, clear_cache
+
+    actions = {"info": cache_info, "clear": clear_cache}
+    if action not in actions:
+        raise unknown_name("action", action, actions)
+    held = actions[action]()
+    if as_json:
+        _print_json({"action": action, **dataclasses.asdict(held), "path": str(held.path)})
+        return
+    size = f"{held.fields} fields, {held.modules} modules, {held.bytes / 1e6:.1f} MB"
+    state = "off (ODEKIT_CACHE)" if not held.enabled else held.problem or "in use"
+    print(f"{held.path}: {size}, {'cleared' if action == 'clear' else state}")
 
 
 def _problem(source: str, **options: Any) -> Problem:

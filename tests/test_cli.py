@@ -136,9 +136,24 @@ def test_simulate_a_model(capsys):
     assert json.loads(capsys.readouterr().out)["t"][-1] == 10
 
 
+def test_cache_is_shown_and_cleared(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("ODEKIT_CACHE_DIR", str(tmp_path))
+    assert main([*SOLVE, *LAMBDA, "--json"]) == 0
+    capsys.readouterr()
+    assert main(["cache", "--json"]) == 0
+    info = json.loads(capsys.readouterr().out)
+    assert info["path"].startswith(str(tmp_path))
+    assert info["fields"] == 1
+    assert main(["cache", "clear"]) == 0
+    assert "cleared" in capsys.readouterr().out
+    assert main(["cache", "info", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bytes"] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
+        (["cache", "claer"], "Did you mean 'clear'?"),
         (["derive", "attention_merge"], "Did you mean 'attention_merged'?"),
         (["derive", "attention_merged", "--rank", "2"], "'rank'"),
         (["derive", "attention_merged", "--dim", "0"], "positive"),
