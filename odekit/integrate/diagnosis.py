@@ -14,7 +14,13 @@ Array = NDArray[np.float64]
 
 
 def diagnose(
-    compiled: CompiledField, t: float, y: Array, p: Array, step: float, relative: float
+    compiled: CompiledField,
+    t: float,
+    y: Array,
+    p: Array,
+    step: float,
+    relative: float,
+    clock: float,
 ) -> tuple[Status, str]:
     """Tell a blow-up from a right-hand side that is not finite, and both from a stalled step.
 
@@ -30,6 +36,8 @@ def diagnose(
     relative : float
         Relative tolerance. Where the state grows by its own size in less than ten roundings of
         t over it, no step can resolve the growth: a pole of the solution.
+    clock : float
+        The solver's own time, whose rounding limits its steps.
 
     Returns
     -------
@@ -41,15 +49,14 @@ def diagnose(
     if not np.isfinite(out).all():
         return Status.nan, f"Not finite at t = {t:.12g}."
     size, rate = float(np.max(np.abs(y))), float(np.max(np.abs(out)))
-    spacing = float(np.spacing(max(abs(t), abs(t + step), 1e-300)))
+    spacing = float(np.spacing(max(abs(clock), abs(clock + step), 1e-300)))
     if float(y.dot(out)) > 0 and 10 * rate * spacing > relative * size:
         return Status.blow_up, f"The solution blows up near t = {t:.12g} (size {size:.3g})."
     slope = out.copy()
     # Where a step size has shrunk towards the edge of the domain, the edge may lie closer than a
-    # step or a few steps ahead: look on all scales in between.
-    reach = max(step, 16 * spacing)
-    for k in range(-40, 7):
-        ahead = reach * 2.0**k
+    # step, or as far as the state changes by its own size: look on all scales in between.
+    reach = max(step, 2 * size / rate if rate > 0 else 0.0, 16 * spacing)
+    for ahead in reach * 2.0 ** np.arange(-60, 7):
         compiled.rhs(t + ahead, y + ahead * slope, p, out)
         if not np.isfinite(out).all():
             return Status.nan, f"Not finite just after t = {t:.12g}."

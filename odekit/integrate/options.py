@@ -17,6 +17,8 @@ __all__ = ["Limits", "Save", "Tolerance"]
 
 SMALLEST_RELATIVE = 1e-14
 
+LOOSEST_DEFAULT = 1e-8
+
 SHARE = 1e-8
 """Absolute over relative tolerance times initial scale. With 1, Robertson's third species (1e-11
 of the scale at the first output) is off by its own size and Van der Pol's slow velocity by 2e-6;
@@ -34,7 +36,9 @@ class Tolerance:
     Parameters
     ----------
     relative : float, optional
-        Between 1e-14 and 1. Default: the method's own (see ``stats["relative_tolerance"]``).
+        Between 1e-14 and 1. Default: the method's own (see ``stats["relative_tolerance"]``); for
+        initial scales below 1e-8 looser, up to 1e-8 at 1e-10, because a plateau lasts one over
+        the scale and the rounding of the right-hand side adds up along it.
     absolute : float or mapping, optional
         In units of the states; a mapping gives state name -> number or array. Default:
         ``relative`` times 1e-8 of the smallest nonzero rms over the initial states, so that a
@@ -65,6 +69,25 @@ class Tolerance:
             raise InputError(
                 f"The floor of the absolute tolerance must be positive, got {self.floor!r}."
             )
+
+    def relative_for(self, layout: Layout, y0: NDArray[np.float64], default: float) -> float:
+        """Return the relative tolerance of a run.
+
+        Parameters
+        ----------
+        layout : Layout
+        y0 : ndarray (n,)
+        default : float
+            The method's own.
+
+        Returns
+        -------
+        float
+        """
+        if self.relative is not None:
+            return self.relative
+        noise = 0.005 * float(np.finfo(np.float64).eps) / initial_scale(layout, y0)
+        return max(default, min(noise, LOOSEST_DEFAULT))
 
     def absolute_for(
         self, layout: Layout, y0: NDArray[np.float64], relative: float

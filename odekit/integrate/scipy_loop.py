@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +12,7 @@ from scipy import integrate, sparse
 
 from odekit.integrate.collect import Pieces, Requested, Steps
 from odekit.integrate.diagnosis import diagnose
+from odekit.integrate.quiet import quiet
 from odekit.integrate.scipy_dense import NESTED, polynomial
 from odekit.integrate.task import Outcome, Task
 from odekit.solution.event import Event
@@ -34,6 +32,9 @@ SOLVERS: dict[str, Any] = {
 IMPLICIT = ("LSODA", "Radau", "BDF")
 SPARSE_FROM = 64
 """From this size on a Jacobian that is mostly zeros is handed over as a sparse matrix."""
+
+EPS = float(np.finfo(np.float64).eps)
+STUMBLED, REBASE = 0, 1
 
 RESTARTS = 100
 """Most times that a run starts again from its last good state before it gives up."""
@@ -77,6 +78,8 @@ class _Loop:
         )
         self.steps = 0
         self.t, self.y = task.start, task.y0
+        # Time of the run where the solver's own clock reads zero; see `_loop`.
+        self.offset = 0.0
         self.width = 0.0
         self.attempt = 0.0
         self.stalled_at = -np.inf
@@ -106,7 +109,9 @@ class _Loop:
         try:
             for _ in range(RESTARTS):
                 try:
-                    self.solver = _make(self.method, task, self.t, self.y, absolute, first, widest)
+                    self.solver = _make(
+                        self.method, task, self.t, self.offset, self.y, absolute, first, widest
+                    )
                     ended = self._loop(self.solver)
                 except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
                     # BDF and Radau meet NaN as an internal error of their linear algebra.
@@ -114,11 +119,15 @@ class _Loop:
                         raise
                     ended = None
                     self.attempt = float(getattr(self.solver, "h_abs", self.width))
-                if ended is not None:
+                if isinstance(ended, tuple):
                     return ended
-                self._count()
+                if ended == REBASE:
+                    self._count()
+                    self.offset = self.t
+                    first, widest = self.width, np.inf
+                    continue
                 status, detail = self._diagnose()
-                spacing = float(np.spacing(max(abs(self.t), abs(task.end))))
+                self._count()
                 if status is not Status.nan:
                     # Newton's iteration cannot settle below rounding: accept rounding as error.
                     raised = np.maximum(absolute, 100 * np.spacing(np.max(np.abs(self.y))))
@@ -131,7 +140,7 @@ class _Loop:
                         f"Stalled at t = {self.t:.6g}; went on with absolute tolerance "
                         f"{raised.min():.2g}, the rounding of the largest entry."
                     )
-                elif status is Status.nan and self.attempt > 32 * spacing:
+                elif self.attempt > 32 * float(np.spacing(abs(self.t))):
                     # A long step may have overshot the edge of the domain: go up to it.
                     widest = self.attempt / 4
                     first = widest / 4
@@ -154,15 +163,24 @@ class _Loop:
             self.counts[name] = self.counts.get(name, 0) + int(getattr(self.solver, key))
         self.solver = None
 
-    def _loop(self, solver: Any) -> tuple[Status, str] | None:
-        """Step until the run ends; None where the method could not take a step."""
-        task, sink, pieces = self.task, self.sink, self.pieces
-        watcher, report, flag = task.watcher, task.report, task.flag
+    def _loop(self, solver: Any) -> tuple[Status, str] | int:
+        """Step until the run ends, or the solver stumbles, or its clock should be set to zero.
+
+        A plateau left from 1e-10 lasts 1e11 units of time, the drop after it a few: there the
+        rounding of t is a rounding of the step that exceeds the tolerance, and methods stall or
+        creep. A field that does not depend on time can be integrated on a clock that is set to
+        zero where that happens.
+        """
+        task, sink, offset = self.task, self.sink, self.offset
+        report, flag = task.report, task.flag
         bound = task.limits.blow_up**2
         step, limit, deadline = solver.step, task.limits.steps, self.deadline
         clock = time.perf_counter
-        add = sink.add
+        add, dense = sink.add, solver.dense_output
+        inside = task.watcher is not None or self.pieces is not None
+        coarse = 0.01 * EPS / task.relative if task.compiled.autonomous else 0.0
         standing = 0
+        pinned, size = self.t, float(self.y.dot(self.y))
         while True:
             if flag[0]:
                 return Status.interrupted, f"Interrupted at t = {self.t:.12g}."
@@ -171,30 +189,37 @@ class _Loop:
             step()
             if solver.status == "failed":
                 self.attempt = self.width
-                return None
-            t, y = solver.t, solver.y
-            if not y.dot(y) <= bound:  # also true for NaN, which LSODA returns as success
-                self.attempt = t - self.t
+                return STUMBLED
+            local, y = solver.t, solver.y
+            square = y.dot(y)
+            if not square <= bound:  # also true for NaN, which LSODA returns as success
+                self.attempt = local + offset - self.t
                 if np.isfinite(y).all():
-                    text = f"The state outgrew {task.limits.blow_up:g} at t = {t:.12g}."
+                    text = f"The state outgrew {task.limits.blow_up:g} near t = {self.t:.12g}."
                     return Status.blow_up, text
-                return None
-            t_old, y_old = self.t, self.y
+                return STUMBLED
             self.steps += 1
-            if t == t_old:
+            width = local - solver.t_old
+            if width == 0.0 and solver.status == "running":
                 standing += 1
                 if standing >= STANDING:
-                    return None
-                if solver.status == "running":
-                    continue
+                    return STUMBLED
+                continue
             standing = 0
-            dense = solver.dense_output
-            stop = None
-            if watcher is not None or pieces is not None:
-                dense, stop, y = self._inside(t_old, y_old, t, y)
-                t = t if stop is None else stop.t
-            add(t, y, dense)
-            self.width, self.t, self.y = t - t_old, t, y
+            t = local if offset == 0.0 else local + offset
+            if offset != 0.0:
+                if solver.status == "finished":
+                    t = task.end
+                if t != pinned:
+                    pinned, size = t, square
+                elif square > 1e12 * size:
+                    return Status.blow_up, f"The solution blows up near t = {t:.12g}."
+            if inside or offset != 0.0:
+                stop, y, t = self._inside(t, y)
+            else:
+                stop = None
+                add(t, y, dense)
+            self.width, self.t, self.y = width, t, y
             if report is not None:
                 report(t, self.steps, y)
             if stop is not None:
@@ -204,32 +229,50 @@ class _Loop:
             if clock() > deadline:
                 text = f"{task.limits.seconds:g} seconds reached t = {self.t:.12g}."
                 return Status.time_limit, text
+            if width < coarse * abs(local):
+                return REBASE
 
-    def _inside(
-        self, t_old: float, y_old: Array, t: float, y: Array
-    ) -> tuple[Callable[[], Any], Event | None, Array]:
-        """Look inside a step: events, and the interpolant if it is kept."""
-        interpolant = self.solver.dense_output()
+    def _inside(self, t: float, y: Array) -> tuple[Event | None, Array, float]:
+        """Look inside a step: outputs, events, and the interpolant if it is kept."""
+        solver, task, t_old = self.solver, self.task, self.t
+        made: list[Any] = []
+        low, high, offset = solver.t_old, solver.t, self.offset
+
+        def interpolant() -> Any:
+            if not made:
+                made.append(solver.dense_output())
+            return made[0]
+
+        def dense(times: Array) -> Array:
+            local = times if offset == 0.0 else np.clip(times - offset, low, high)
+            return np.asarray(interpolant()(local))
+
         stop = None
-        if self.task.watcher is not None:
-            stop = self.task.watcher.step(
-                t_old, y_old, t, y, lambda times: np.ascontiguousarray(interpolant(times).T)
+        # On a clock of its own a solver can take steps below the rounding of t: no room inside.
+        if task.watcher is not None and t > t_old:
+            stop = task.watcher.step(
+                t_old, self.y, t, y, lambda times: np.ascontiguousarray(dense(times).T)
             )
-        if self.pieces is not None:
-            self.pieces.add(t_old, t, polynomial(self.method, interpolant))
+        if self.pieces is not None and t > t_old:
+            self.pieces.add(t_old, t, polynomial(self.method, interpolant()))
         if stop is not None:
-            y = self.task.compiled.layout.pack(stop.state)
-        return lambda: interpolant, stop, y
+            y, t = task.compiled.layout.pack(stop.state), stop.t
+        self.sink.add(t, y, lambda: dense)
+        return stop, y, t
 
     def _diagnose(self) -> tuple[Status, str]:
         ahead = max(self.width, self.attempt)
-        return diagnose(self.task.compiled, self.t, self.y, self.task.p, ahead, self.task.relative)
+        clock = self.t if self.solver is None else self.solver.t
+        return diagnose(
+            self.task.compiled, self.t, self.y, self.task.p, ahead, self.task.relative, clock
+        )
 
 
 def _make(
     method: str,
     task: Task,
     t: float,
+    offset: float,
     y: Array,
     absolute: Array,
     first: float | None,
@@ -244,10 +287,13 @@ def _make(
         return out
 
     options: dict[str, Any] = {"rtol": task.relative, "atol": absolute, "max_step": widest}
-    if first is not None:
-        options["first_step"] = min(first, task.end - t)
     if method in IMPLICIT and task.compiled.has_jacobian:
         options["jac"] = _jacobian(task, sparse_allowed=method != "LSODA")
+    if first is not None:
+        options["first_step"] = min(first, task.end - t)
+    if offset != 0.0:
+        # Only for fields that do not depend on time: these do not see that the clock was set.
+        return SOLVERS[method](fun, t - offset, y, task.end - offset, **options)
     return SOLVERS[method](fun, t, y, task.end, **options)
 
 
@@ -283,34 +329,3 @@ def _from_scipy(error: BaseException) -> bool:
             return True
         trace = trace.tb_next
     return False
-
-
-_lock = threading.Lock()
-_depth = 0
-_saved: warnings.catch_warnings[Any] | None = None
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence the warnings that our statuses replace, from any number of threads at once.
-
-    ``warnings.catch_warnings`` alone is not safe in threads: the last one out would restore the
-    filters of another. Here the first one in sets the filters and the last one out restores them.
-    """
-    global _depth, _saved
-    with _lock:
-        if _depth == 0:
-            _saved = warnings.catch_warnings()
-            _saved.__enter__()
-            warnings.filterwarnings("ignore", message="lsoda: ")
-            warnings.filterwarnings("ignore", message="Diagonal number ")
-            warnings.filterwarnings("ignore", message="Matrix is exactly singular")
-        _depth += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _depth -= 1
-            if _depth == 0 and _saved is not None:
-                _saved.__exit__(None, None, None)
-                _saved = None

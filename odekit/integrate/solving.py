@@ -163,7 +163,7 @@ def run_task(
     """Choose method and tolerances, run, and name the results."""
     compiled = task.compiled
     chosen, reason = _choose(method, task)
-    relative = tolerance.relative if tolerance.relative is not None else chosen.relative
+    relative = tolerance.relative_for(compiled.layout, task.y0, chosen.relative)
     absolute = tolerance.absolute_for(compiled.layout, task.y0, relative)
     task = dataclasses.replace(task, relative=relative, absolute=absolute)
     rate = np.empty(len(task.y0))

@@ -59,18 +59,28 @@ class Watcher:
         self.start = start
         self.found: list[Event] = []
         self.closed: list[list[tuple[Event, Event | None]]] = [[] for _ in events]
-        self.quantities: list[Quantity] = [
-            _shifted(make_quantity(event.of, compiled, p), float(event.level))
-            if isinstance(event, Crossing)
-            else _shifted(slope_quantity(compiled, p, start), event.slope)
-            for event in events
+        # Several levels of one quantity share its evaluations.
+        shared: dict[Any, Quantity] = {}
+        for event in events:
+            key = _key(event)
+            if key not in shared:
+                shared[key] = (
+                    make_quantity(event.of, compiled, p)
+                    if isinstance(event, Crossing)
+                    else slope_quantity(compiled, p, start)
+                )
+        self.shared = list(shared.values())
+        self.source = [list(shared).index(_key(event)) for event in events]
+        self.levels = [
+            float(event.level) if isinstance(event, Crossing) else event.slope for event in events
         ]
         times, states = np.array([start]), y0[None, :]
-        self.last = [float(quantity(times, states)[0]) for quantity in self.quantities]
-        self.signs = [float(np.sign(value)) for value in self.last]
+        first = [float(quantity(times, states)[0]) for quantity in self.shared]
+        values = [first[k] - level for k, level in zip(self.source, self.levels, strict=True)]
+        self.signs = [float(np.sign(value)) for value in values]
         self.flat: list[_Flat | None] = [
             self._open(event, start, y0) if isinstance(event, Plateau) and value < 0 else None
-            for event, value in zip(events, self.last, strict=True)
+            for event, value in zip(events, values, strict=True)
         ]
 
     def step(self, t_old: float, y_old: Array, t: float, y: Array, dense: Dense) -> Event | None:
@@ -95,13 +105,15 @@ class Watcher:
         states[0], states[-1] = y_old, y
         hits: list[tuple[float, int, int]] = []
         samples: list[Array] = []
-        for number, quantity in enumerate(self.quantities):
-            values = quantity(times, states)
+        sampled = [quantity(times, states) for quantity in self.shared]
+        for number, (source, level) in enumerate(zip(self.source, self.levels, strict=True)):
+            quantity = self.shared[source]
+            values = sampled[source] - level
             samples.append(values)
 
-            def at(time: float, quantity: Quantity = quantity) -> float:
+            def at(time: float, quantity: Quantity = quantity, level: float = level) -> float:
                 moment = np.array([time])
-                return float(quantity(moment, dense(moment))[0])
+                return float(quantity(moment, dense(moment))[0]) - level
 
             found, self.signs[number] = crossings(times, values, at, self.signs[number])
             hits += [(time, number, direction) for time, direction in found]
@@ -214,5 +226,7 @@ def make_watcher(
     return Watcher(events, compiled, p.copy(), start, y0) if events else None
 
 
-def _shifted(quantity: Quantity, level: float) -> Quantity:
-    return lambda t, y: quantity(t, y) - level
+def _key(event: Crossing | Plateau) -> Any:
+    if isinstance(event, Plateau):
+        return Plateau
+    return event.of if isinstance(event.of, str) else id(event.of)
