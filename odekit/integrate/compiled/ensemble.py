@@ -1,0 +1,185 @@
+"""Many members in parallel threads, each by the very loop of its single solve.
+
+A chunk of members is integrated inside one compiled call that holds no interpreter lock, so threads
+run side by side and Python is entered once a chunk. Every member has its own steps, copy of the
+parameters and counters: it equals its single solve bit for bit, whatever its neighbours do.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import float64, int64, njit
+from numpy.typing import NDArray
+
+from odekit.integrate.compiled import dop853, explicit, rock4, rodas5p, slots, tsit5
+from odekit.integrate.compiled.addresses import JACOBIAN_SIGNATURE, address_of
+from odekit.integrate.compiled.run import METHODS, Vector, _clock, _table
+from odekit.integrate.compiled.slots import CLOCK_SIZE, COUNTS_SIZE, Code
+
+_tsit5, _dop853, _rock4, _rodas5p, _explicit = (
+    tsit5.advance,
+    dop853.advance,
+    rock4.advance,
+    rodas5p.advance,
+    explicit.advance,
+)
+_LOOPS = {"Tsit5": 0, "DOP853": 1, "ROCK4": 2, "Rodas5P": 3, "explicit": 4}
+
+
+@njit(
+    int64(
+        int64, int64, int64, int64, int64, float64[:, ::1], int64, int64, float64[:, ::1],
+        float64[:, ::1], float64[:, ::1], float64[:, ::1], int64[:, ::1], float64[::1],
+        float64[:, :, ::1], int64[::1], int64[::1],
+    ),
+    cache=True,
+    nogil=True,
+)  # fmt: skip
+def advance_members(
+    loop, rows, dense, rhs_address, jac_address, table, start, stop, p, y, atol, clocks, counts,
+    t_out, y_out, codes, flag,
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    """Integrate members start..stop-1 one after the other; returns how many were begun."""
+    n = y.shape[1]
+    work = np.zeros((rows, n))
+    rec_t = np.zeros((0, 2))
+    rec_c = np.zeros((0, dense + 1, n))
+    for k in range(start, stop):
+        if flag[0] != 0:
+            return k - start
+        own = p[k].copy()  # the right-hand side may write to its scratch tail
+        work[:, :] = 0.0
+        args = (own, y[k], work, clocks[k], counts[k], atol[k], t_out, y_out[k], rec_t, rec_c, flag)
+        if loop == 0:
+            codes[k] = _tsit5(rhs_address, *args)
+        elif loop == 1:
+            codes[k] = _dop853(rhs_address, *args)
+        elif loop == 2:
+            codes[k] = _rock4(rhs_address, table, *args)
+        elif loop == 3:
+            codes[k] = _rodas5p(rhs_address, jac_address, *args)
+        else:
+            codes[k] = _explicit(rhs_address, table, *args)
+    return stop - start
+
+
+@dataclass(frozen=True)
+class Members:
+    """Result of `solve_members`.
+
+    `codes` (M,) in `slots.Code`, -1 where the member was never begun; `y` (M, n) last states, `t`
+    (M,) their times; `y_out` (M, K, n) with `filled` (M,) rows each; `counts` (M, COUNTS_SIZE).
+    """
+
+    codes: NDArray[np.int64]
+    t: Vector
+    y: Vector
+    y_out: Vector
+    filled: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
+def solve_members(
+    method: str,
+    rhs: Any,
+    p: Vector,
+    t0: float,
+    y0: Vector,
+    t_end: float,
+    *,
+    rtol: float,
+    atol: float | Vector,
+    jacobian: Any = None,
+    t_out: Vector | None = None,
+    first_step: float = 0.0,
+    max_step: float = np.inf,
+    min_step: float | None = None,
+    max_steps: int = 10_000_000,
+    blow_up: float = 1e100,
+    autonomous: bool = False,
+    plain: str = "Tsit5",
+    flag: NDArray[np.int64] | None = None,
+    workers: int | None = None,
+    chunk: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> Members:
+    """Integrate M members of one field in threads.
+
+    Parameters
+    ----------
+    p : ndarray (M, m) or (m,)
+        Parameters of each member, or of all.
+    y0 : ndarray (M, n)
+        Start of each member.
+    atol : float or ndarray (n,) or (M, n)
+        Absolute tolerances.
+    workers : int, optional
+        Threads; default the processors this process may use.
+    chunk : int
+        Members a thread takes at a time; 0 chooses. Smaller chunks balance uneven members.
+    progress : callable, optional
+        Called from the calling thread with the number of members finished.
+    method, rhs, t0, t_end, rtol, jacobian, t_out, ... :
+        As in `run.Run`. Setting `flag` from another thread ends the run; Ctrl-C does so too.
+    """
+    kind = METHODS[method]
+    if kind.takes_jacobian and jacobian is None:
+        raise ValueError(f"method {method!r} needs a Jacobian")
+    y = np.array(y0, dtype=np.float64, order="C")
+    count, n = y.shape
+    times = np.zeros(0) if t_out is None else np.ascontiguousarray(t_out, np.float64)
+    parameters = np.array(np.broadcast_to(p, (count, np.shape(p)[-1])), np.float64, order="C")
+    tolerance = np.array(np.broadcast_to(atol, (count, n)), np.float64, order="C")
+    y_out = np.empty((count, times.size, n))
+    clocks, counts = np.empty((count, CLOCK_SIZE)), np.zeros((count, COUNTS_SIZE), np.int64)
+    clocks[:] = _clock(t0, t_end, rtol, first_step, max_step, min_step, blow_up)
+    counts[:, slots.MAX_STEPS] = max_steps
+    counts[:, slots.LOOKS] = 3 if method != "explicit" else 0
+    counts[:, slots.AUTONOMOUS] = int(autonomous)
+    counts[:, slots.PLAIN] = {"Tsit5": 5, "DOP853": 8}[plain]
+    codes = np.full(count, -1, np.int64)
+    stop = np.zeros(1, np.int64) if flag is None else flag
+    threads = workers or len(os.sched_getaffinity(0))
+    size = chunk or max(1, min(64, count // (8 * threads)))
+    at = address_of(rhs)
+    at_jacobian = address_of(jacobian, JACOBIAN_SIGNATURE) if kind.takes_jacobian else 0
+    table = _table() if kind.takes_table else np.zeros((1, 1))
+
+    def integrate(start: int) -> int:
+        end = min(start + size, count)
+        return int(
+            advance_members(
+                _LOOPS[method], kind.rows, kind.dense, at, at_jacobian, table, start, end,
+                parameters, y, tolerance, clocks, counts, times, y_out, codes, stop,
+            )
+        )  # fmt: skip
+
+    starts = range(0, count, size)
+    done = 0
+    if threads == 1 and threading.current_thread() is not threading.main_thread():
+        for start in starts:
+            done += integrate(start)
+            if progress is not None:
+                progress(done)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            try:
+                for future in as_completed([pool.submit(integrate, start) for start in starts]):
+                    done += future.result()
+                    if progress is not None:
+                        progress(done)
+            except BaseException:
+                # Ctrl-C or a failing callback: the loops see the flag before their next step.
+                stop[0] = 1
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+    return Members(
+        codes, clocks[:, slots.T].copy(), y, y_out, counts[:, slots.FILLED].copy(), counts
+    )
