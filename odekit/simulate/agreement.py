@@ -97,7 +97,7 @@ class Agreement(Report):
 
     @property
     def verdict(self) -> str:
-        """ "agree" or "disagree"."""
+        """The word "agree" or "disagree"."""
         return "agree" if self.passed else "disagree"
 
     def to_dict(self) -> dict[str, Any]:
@@ -248,12 +248,13 @@ class _Path:
                 f"A run of {run.stats.get('method')} does not follow the gradient flow; "
                 "compare plain steps (gd, sgd, momentum 0)."
             )
-        if set(run.states) != set(rates.names):
+        held = rates.split(run.states)
+        if set(held) != set(rates.names):
             raise InputError(
                 f"The run has states {', '.join(run.states)}, the flow has "
                 f"{', '.join(rates.names)}; use the same model, or model.restrict."
             )
-        states = rates.pack(run.states)
+        states = rates.pack(held)
         gap = np.abs(states[0] - start).max()
         if run.t[0] != 0 or gap > 1e-12 * (1e-300 + np.abs(start).max()):
             raise InputError(
@@ -351,8 +352,7 @@ def _mean_step_checks(paths: Sequence[_Path], rates: Rates, confidence: float) -
 
 
 def _standardised(x: Floats) -> Floats:
-    # Divided by the root mean square of what went before, which each step knows: still a martingale.
-    before = np.sqrt(np.cumsum(x**2, axis=0) / np.arange(1, len(x) + 1)[:, None])
+    # Divided by the recent root mean square, which each step knows: still a martingale.
     recent = np.empty_like(x)
     level = (x[:_WARM_UP] ** 2).mean(axis=0)
     for k in range(len(x)):
@@ -370,7 +370,7 @@ def _curve(
     if any(not np.array_equal(path.steps, steps) for path in group):
         shared = set(steps.tolist()).intersection(*(path.steps.tolist() for path in group))
         steps = np.array(sorted(shared), dtype=np.int64)
-    t = steps * (lr * rates.time_scale)
+    t: Floats = steps.astype(np.float64) * (lr * rates.time_scale)
     if t[-1] > flow.t[-1] * (1 + 1e-12):
         raise InputError(
             f"The runs end at matched time {t[-1]:g}, the flow at {flow.t[-1]:g}; "

@@ -12,7 +12,15 @@ from numpy.typing import ArrayLike
 from odekit.errors import InputError
 from odekit.simulate import loops
 from odekit.simulate.edge import WINDOWS, report_edge
-from odekit.simulate.layer import Floats, Layer, checked_state, fixed_sizes, kind_of, layer_of
+from odekit.simulate.layer import (
+    Floats,
+    Layer,
+    checked_state,
+    fixed_sizes,
+    kind_of,
+    layer_of,
+    positive_number,
+)
 from odekit.simulate.moments import Statistics, statistics
 from odekit.simulate.optimiser import Optimiser
 from odekit.simulate.population import Population, population_statistics
@@ -75,7 +83,7 @@ def gradient_descent(
     InputError
         For states, data or settings that do not fit the model.
     """
-    lr, momentum = _checked_rates(lr, momentum)
+    lr, momentum = positive_number(lr, "lr"), _checked_momentum(momentum)
     steps = whole_number(steps, "steps", 0)
     at = steps_to_save(save_at, steps)
     if attention not in ("linear", "softmax"):
@@ -135,12 +143,10 @@ def gradient_descent(
     )
 
 
-def _checked_rates(lr: float, momentum: float) -> tuple[float, float]:
-    if not (np.isscalar(lr) and np.isreal(lr) and np.isfinite(lr) and lr > 0):
-        raise InputError(f"lr must be a positive number, got {lr!r}.")
-    if not (np.isscalar(momentum) and np.isreal(momentum) and 0 <= momentum < 1):
+def _checked_momentum(momentum: Any) -> float:
+    if not isinstance(momentum, (int, float, np.integer, np.floating)) or not 0 <= momentum < 1:
         raise InputError(f"momentum must be at least 0 and below 1, got {momentum!r}.")
-    return float(lr), float(momentum)
+    return float(momentum)
 
 
 def _name(model: Any) -> str:

@@ -46,6 +46,13 @@ def descend_flow(
         raise InputError(
             f"{type(model).__name__} has no flow; Population needs a model or a vector field."
         )
+    blocks = getattr(model, "blocks", None)
+    if blocks is not None and not set(y0) & set(flow.state_names):
+        # States of a whole layer: the flow holds them in blocks.
+        y0 = blocks.unpack(y0)
+        join = blocks.pack
+    else:
+        join = dict
     constants = dict(getattr(flow, "constants", {}))
     params = {str(k): v for k, v in data.params.items() if str(k) not in constants}
     flow.loss_value(y0, dict(data.params))  # checks names, shapes and values, one line if wrong
@@ -90,7 +97,7 @@ def descend_flow(
         losses = np.append(losses, memory[0])
     return solution_of(
         t=t,
-        states=layout.unpack(states),
+        states=join(layout.unpack(states)),
         loss=losses,
         status=status,
         step=step,

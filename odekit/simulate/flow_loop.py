@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit, types
+
+from odekit.simulate.loops import Floats, Ints
 
 RHS = types.FunctionType(
     types.void(types.float64, types.float64[::1], types.float64[::1], types.float64[::1])
@@ -20,9 +24,25 @@ _I, _F, _FF = types.int64[::1], types.float64[::1], types.float64[:, ::1]
     cache=True,
 )  # fmt: skip
 def descend_field(
-    rhs, loss, y, velocity, p, factor, momentum, span, save_at, saved, states, losses, ceiling,
-    slack, gap, rises, rise_states, memory,
-):  # fmt: skip
+    rhs: Any,
+    loss: Any,
+    y: Floats,
+    velocity: Floats,
+    p: Floats,
+    factor: Floats,
+    momentum: float,
+    span: Ints,
+    save_at: Ints,
+    saved: Ints,
+    states: Floats,
+    losses: Floats,
+    ceiling: float,
+    slack: float,
+    gap: int,
+    rises: Ints,
+    rise_states: Floats,
+    memory: Floats,
+) -> int:
     """Steps of `y += factor * rate`, with `factor = lr * time_scale` for each entry.
 
     The arguments and the outcome are those of `loops.descend`.

@@ -146,13 +146,19 @@ def kind_of(model: Any) -> tuple[str, str] | None:
     """Family and blocks of an attention model, or None for any other model."""
     if isinstance(model, Layer):
         return model.family, model.blocks
+    name = str(getattr(model, "name", ""))
     options = getattr(model, "options", None) or {}
-    family = getattr(model, "family", None)
-    if family is None:
-        name = str(getattr(model, "name", ""))
-        family = name.removeprefix("attention_") if name.startswith("attention_") else None
-    key = (str(family), str(getattr(model, "blocks", None) or options.get("blocks", "zero")))
-    return key if key in _CASES else None
+    key = (name.removeprefix("attention_"), str(options.get("blocks", "zero")))
+    return key if name.startswith("attention_") and key in _CASES else None
+
+
+def positive_number(value: Any, name: str) -> float:
+    """Return a positive finite float, or raise `InputError` that names it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise InputError(f"{name} must be a positive number, got {value!r}.")
+    if not (np.isfinite(value) and value > 0):
+        raise InputError(f"{name} must be a positive number, got {value!r}.")
+    return float(value)
 
 
 def is_attention(model: Any) -> bool:

@@ -25,6 +25,10 @@ import math
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 FAST = {"contract", "reassoc", "nsz"}
 
@@ -34,7 +38,7 @@ PLAIN, HEAVY_BALL, ADAMW = 0, 1, 2
 
 
 @njit(cache=True, fastmath=FAST)
-def query_blocks(heads, rank, dim, theta, A):
+def query_blocks(heads: int, rank: int, dim: int, theta: Floats, A: Floats) -> None:
     """Fill A (H, D, D+1) of the separate layer with all blocks: A_h = sum_r Q_hr K_hr^T."""
     E = dim + 1
     key = heads * E
@@ -53,7 +57,9 @@ def query_blocks(heads, rank, dim, theta, A):
 
 
 @njit(cache=True, fastmath=FAST)
-def contract(case, heads, rank, dim, theta, P, A, M):
+def contract(
+    case: int, heads: int, rank: int, dim: int, theta: Floats, P: Floats, A: Floats, M: Floats
+) -> None:
     """Fill P with the coefficients of the features; A and M are scratch."""
     if case == MERGED_ZERO:
         F = dim * dim
@@ -106,7 +112,9 @@ def contract(case, heads, rank, dim, theta, P, A, M):
 
 
 @njit(cache=True, fastmath=FAST)
-def pull_keys_queries(heads, rank, dim, theta, gA, grad):
+def pull_keys_queries(
+    heads: int, rank: int, dim: int, theta: Floats, gA: Floats, grad: Floats
+) -> None:
     """Gradients of K and Q (all blocks) from the gradient of A_h = sum_r Q_hr K_hr^T."""
     E = dim + 1
     key = heads * E
@@ -128,7 +136,18 @@ def pull_keys_queries(heads, rank, dim, theta, gA, grad):
 
 
 @njit(cache=True, fastmath=FAST)
-def pull_back(case, heads, rank, dim, theta, g, grad, A, M, gA):
+def pull_back(
+    case: int,
+    heads: int,
+    rank: int,
+    dim: int,
+    theta: Floats,
+    g: Floats,
+    grad: Floats,
+    A: Floats,
+    M: Floats,
+    gA: Floats,
+) -> None:
     """Fill grad with dP/dtheta^T g. A must hold what `contract` left there."""
     if case == MERGED_ZERO:
         F = dim * dim
@@ -190,7 +209,7 @@ def pull_back(case, heads, rank, dim, theta, g, grad, A, M, gA):
 
 
 @njit(cache=True, fastmath=FAST)
-def times_symmetric(C, P, out):
+def times_symmetric(C: Floats, P: Floats, out: Floats) -> None:
     """Out = C P for symmetric C, by rows eight at a time: no horizontal sums."""
     F = P.shape[0]
     for j in range(F):
@@ -212,7 +231,22 @@ def times_symmetric(C, P, out):
 
 
 @njit(cache=True, fastmath=FAST)
-def moments_gradient(case, heads, rank, dim, theta, C, c, y2, grad, P, g, A, M, gA):
+def moments_gradient(
+    case: int,
+    heads: int,
+    rank: int,
+    dim: int,
+    theta: Floats,
+    C: Floats,
+    c: Floats,
+    y2: float,
+    grad: Floats,
+    P: Floats,
+    g: Floats,
+    A: Floats,
+    M: Floats,
+    gA: Floats,
+) -> float:
     """Loss `y2 - 2 c.P + P.C P` and its gradient with respect to theta."""
     contract(case, heads, rank, dim, theta, P, A, M)
     times_symmetric(C, P, g)
@@ -226,29 +260,29 @@ def moments_gradient(case, heads, rank, dim, theta, C, c, y2, grad, P, g, A, M, 
 
 @njit(cache=True, fastmath=FAST)
 def descend(
-    case,
-    heads,
-    rank,
-    dim,
-    theta,
-    velocity,
-    C,
-    c,
-    y2,
-    lr,
-    momentum,
-    span,
-    save_at,
-    saved,
-    states,
-    losses,
-    ceiling,
-    slack,
-    gap,
-    rises,
-    rise_states,
-    memory,
-):
+    case: int,
+    heads: int,
+    rank: int,
+    dim: int,
+    theta: Floats,
+    velocity: Floats,
+    C: Floats,
+    c: Floats,
+    y2: float,
+    lr: float,
+    momentum: float,
+    span: Ints,
+    save_at: Ints,
+    saved: Ints,
+    states: Floats,
+    losses: Floats,
+    ceiling: float,
+    slack: float,
+    gap: int,
+    rises: Ints,
+    rise_states: Floats,
+    memory: Floats,
+) -> int:
     """Full-batch gradient descent on the moments from step span[0] to step span[1], in place.
 
     `save_at` are the steps to record and `saved[0]` how many are done. `rises` (W, 2) collects the
@@ -329,7 +363,21 @@ def descend(
 
 
 @njit(cache=True, fastmath=FAST)
-def samples_gradient(case, heads, rank, dim, theta, z, y, grad, P, g, A, M, gA):
+def samples_gradient(
+    case: int,
+    heads: int,
+    rank: int,
+    dim: int,
+    theta: Floats,
+    z: Floats,
+    y: Floats,
+    grad: Floats,
+    P: Floats,
+    g: Floats,
+    A: Floats,
+    M: Floats,
+    gA: Floats,
+) -> float:
     """Mean squared error on features z (B, F) and its gradient: the sum over samples itself."""
     B, F = z.shape
     contract(case, heads, rank, dim, theta, P, A, M)
@@ -350,7 +398,15 @@ def samples_gradient(case, heads, rank, dim, theta, z, y, grad, P, g, A, M, gA):
 
 
 @njit(cache=True, fastmath=FAST)
-def advance(optimiser, hyper, step, theta, grad, first, second):
+def advance(
+    optimiser: int,
+    hyper: Floats,
+    step: int,
+    theta: Floats,
+    grad: Floats,
+    first: Floats,
+    second: Floats,
+) -> None:
     """One update in place; hyper = [lr, momentum or beta1, beta2, epsilon, decay]."""
     n = theta.shape[0]
     lr = hyper[0]
@@ -372,7 +428,15 @@ def advance(optimiser, hyper, step, theta, grad, first, second):
 
 
 @njit(cache=True)
-def record(step, loss, theta, save_at, saved, states, losses):
+def record(
+    step: int,
+    loss: float,
+    theta: Floats,
+    save_at: Ints,
+    saved: Ints,
+    states: Floats,
+    losses: Floats,
+) -> None:
     """Keep the state when the step is one to record."""
     done = saved[0]
     if done < save_at.shape[0] and save_at[done] == step:
@@ -383,9 +447,25 @@ def record(step, loss, theta, save_at, saved, states, losses):
 
 @njit(cache=True, fastmath=FAST)
 def train_linear(
-    case, heads, rank, dim, theta, first, second, z, y, optimiser, hyper,
-    span, save_at, saved, states, losses, ceiling, memory,
-):  # fmt: skip
+    case: int,
+    heads: int,
+    rank: int,
+    dim: int,
+    theta: Floats,
+    first: Floats,
+    second: Floats,
+    z: Floats,
+    y: Floats,
+    optimiser: int,
+    hyper: Floats,
+    span: Ints,
+    save_at: Ints,
+    saved: Ints,
+    states: Floats,
+    losses: Floats,
+    ceiling: float,
+    memory: Floats,
+) -> int:
     """Train on batches of features z (S, B, F), y (S, B) from step span[0] on.
 
     One step a batch (the only batch serves every step when S = 1), for steps span[0] to
@@ -419,7 +499,7 @@ _MAGIC = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to whole numbers, ke
 
 
 @njit(cache=True, fastmath={"contract"})
-def exponentials(s, top, lanes, count, power, bits):
+def exponentials(s: Floats, top: Floats, lanes: int, count: int, power: Floats, bits: Ints) -> None:
     """Replace s[i] by exp(s[i] - top[i % lanes]), two ulp, in SIMD lanes; `bits` views `power`.
 
     Not reassociated: the rounding by addition of a large number must stay.
@@ -455,7 +535,16 @@ def exponentials(s, top, lanes, count, power, bits):
 
 
 @njit(cache=True)
-def pack_lanes(x, y, lengths, order, lanes, X, target, weight):
+def pack_lanes(
+    x: Floats,
+    y: Floats,
+    lengths: Ints,
+    order: Ints,
+    lanes: int,
+    X: Floats,
+    target: Floats,
+    weight: Floats,
+) -> None:
     """Lay sequences out for SIMD: X (blocks, tokens, D+2, lanes), the last row of D+2 a mask.
 
     The query token, with label 0, comes first; `weight` is zero in the unused lanes of the last
@@ -482,8 +571,24 @@ def pack_lanes(x, y, lengths, order, lanes, X, target, weight):
 
 @njit(cache=True, fastmath=FAST)
 def softmax_gradient(
-    heads, dim, theta, A, X, target, weight, count, masked, gu, gA, a, s, power, bits, mu, slope
-):
+    heads: int,
+    dim: int,
+    theta: Floats,
+    A: Floats,
+    X: Floats,
+    target: Floats,
+    weight: Floats,
+    count: int,
+    masked: bool,
+    gu: Floats,
+    gA: Floats,
+    a: Floats,
+    s: Floats,
+    power: Floats,
+    bits: Ints,
+    mu: Floats,
+    slope: Floats,
+) -> float:
     """Mean squared error of softmax attention and its gradients gu (H E), gA (H D E).
 
     theta starts with u (H, D+1). Lanes are sequences, so that nothing is summed across lanes
@@ -628,9 +733,28 @@ def softmax_gradient(
 
 @njit(cache=True, fastmath=FAST)
 def train_softmax(
-    case, heads, rank, dim, theta, first, second, X, target, weight, count, masked,
-    optimiser, hyper, span, save_at, saved, states, losses, ceiling, memory,
-):  # fmt: skip
+    case: int,
+    heads: int,
+    rank: int,
+    dim: int,
+    theta: Floats,
+    first: Floats,
+    second: Floats,
+    X: Floats,
+    target: Floats,
+    weight: Floats,
+    count: int,
+    masked: bool,
+    optimiser: int,
+    hyper: Floats,
+    span: Ints,
+    save_at: Ints,
+    saved: Ints,
+    states: Floats,
+    losses: Floats,
+    ceiling: float,
+    memory: Floats,
+) -> int:
     """Train softmax attention on batches X (S, blocks, tokens, D+2, lanes); see `train_linear`."""
     E = dim + 1
     tokens, lanes = X.shape[2], X.shape[4]
@@ -671,7 +795,9 @@ def train_softmax(
 
 
 @njit(cache=True, fastmath=FAST)
-def token_features(x, y, lengths, divisor, z, full):
+def token_features(
+    x: Floats, y: Floats, lengths: Ints, divisor: Floats, z: Floats, full: bool
+) -> None:
     """Fill z (P, F) with the features of each sequence; see `moments.attention_features`."""
     P, tokens, dim = x.shape
     E = dim + 1

@@ -90,7 +90,7 @@ def population_statistics(
     scale = 1.0 if normalise else n
     return Statistics(
         kind="reduced",
-        C=np.kron(scale**2 * second, L),
+        C=np.asarray(np.kron(scale**2 * second, L), dtype=np.float64),
         c=scale * cross.ravel(),
         y2=power,
     )

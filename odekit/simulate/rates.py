@@ -67,6 +67,17 @@ class Rates:
         parts = [np.asarray(states[name], dtype=np.float64) for name in self.shapes]
         return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
+    def split(self, states: Mapping[str, Floats]) -> dict[str, Floats]:
+        """Split states of a whole layer (u) into the blocks that its flow holds (u_x, u_y)."""
+        out = {}
+        for name, value in states.items():
+            tokens, label = f"{name}_x", f"{name}_y"
+            if name not in self.shapes and {tokens, label} <= set(self.shapes):
+                out[tokens], out[label] = value[..., :-1], value[..., -1]
+            else:
+                out[name] = value
+        return out
+
     def along(self, theta: Floats, direction: Floats) -> Floats:
         """Jacobian of the rate times a direction, by central differences."""
         size = float(np.linalg.norm(direction))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from odekit.errors import InputError
-from odekit.simulate.layer import Floats, Layer, fixed_sizes, kind_of
+from odekit.simulate.layer import Floats, Layer, fixed_sizes, kind_of, real_array
 from odekit.simulate.record import whole_number
 
 __all__ = ["initial"]
@@ -60,11 +60,12 @@ def initial(
         raise InputError(f"rule must be one of {', '.join(_RULES)}, got {rule!r}.")
     if layer.family == "merged" and rule != "equal":
         raise InputError(f'rule={rule!r} is for separate keys and queries; merged takes "equal".')
-    if not (np.isscalar(scale) and np.isreal(scale) and np.isfinite(scale) and scale >= 0):
-        raise InputError(f"scale must be a number of at least 0, got {scale!r}.")
+    scale = float(real_array(scale, "scale", ndim=0))
+    if scale < 0:
+        raise InputError(f"scale must be at least 0, got {scale!r}.")
     rng = np.random.default_rng(whole_number(seed, "seed", 0))
     H, R, D = layer.heads, layer.rank, layer.dim
-    value = key = float(scale)
+    value = key = scale
     if rule == "value":
         key = scale / np.sqrt(R * (D + 1))
     elif rule == "fan":

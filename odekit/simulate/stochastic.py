@@ -20,6 +20,7 @@ from odekit.simulate.layer import (
     fixed_sizes,
     is_attention,
     layer_of,
+    positive_number,
 )
 from odekit.simulate.optimiser import Optimiser, as_optimiser
 from odekit.simulate.record import (
@@ -104,8 +105,7 @@ def sgd(
     InputError
         For states, data or settings that do not fit the model.
     """
-    if not (np.isscalar(lr) and np.isreal(lr) and np.isfinite(lr) and lr > 0):
-        raise InputError(f"lr must be a positive number, got {lr!r}.")
+    lr = positive_number(lr, "lr")
     if attention not in ("linear", "softmax"):
         raise InputError(f'attention must be "linear" or "softmax", got {attention!r}.')
     steps, seed = whole_number(steps, "steps", 0), whole_number(seed, "seed", 0)
@@ -118,7 +118,7 @@ def sgd(
             raise InputError('Softmax attention uses the states of blocks="all".')
         context = fixed_sizes(model_or_loss).get("context")
         stream = stream_of(params, data, batch, seed, context)
-        trainer: Any = LayerTrainer(layer, stream, rule, float(lr), attention, normalise)
+        trainer: Any = LayerTrainer(layer, stream, rule, lr, attention, normalise)
         theta = layer.pack(checked_state(y0, layer.shapes))
         unpack = layer.unpack
     else:
@@ -126,12 +126,12 @@ def sgd(
 
         if attention == "softmax":
             raise InputError("Softmax attention is for the attention models only.")
-        trainer = DerivedTrainer(model_or_loss, y0, params, batch, seed, rule, float(lr), data=data)
+        trainer = DerivedTrainer(model_or_loss, y0, params, batch, seed, rule, lr, data=data)
         theta, unpack = trainer.theta, trainer.unpack
     configuration = configuration_of(
         "sgd",
         model=str(getattr(model_or_loss, "name", type(model_or_loss).__name__)),
-        lr=float(lr), steps=steps, batch=batch, seed=seed, attention=attention,
+        lr=lr, steps=steps, batch=batch, seed=seed, attention=attention,
         normalise=normalise, optimiser=repr(rule), **trainer.describe(),
     )  # fmt: skip
     kept = Checkpoint(
@@ -148,7 +148,7 @@ def sgd(
         stats={
             "method": rule.name,
             "seconds": time.perf_counter() - started,
-            "lr": float(lr),
+            "lr": lr,
             "configuration": configuration,
         },
         params=params,
@@ -188,6 +188,7 @@ class LayerTrainer:
                 f"The data have D={drawn.x.shape[2]}, the weights in y0 have D={self.layer.dim}; "
                 "they must be the same."
             )
+        laid: Any
         if self.attention == "softmax":
             laid = lane_batches(drawn, order)
         else:
@@ -204,14 +205,13 @@ class LayerTrainer:
         log: Log,
     ) -> int:
         """Do the steps span[0] to span[1] - 1 in place; step span[2] only gives its loss."""
-        head = (*self.layer.sizes, *work)
-        tail = (
+        head: Any = (*self.layer.sizes, *work)
+        tail: Any = (
             self.rule.code, self.hyper, span, log.at, log.saved, log.states, log.losses,
             log.ceiling, log.memory,
         )  # fmt: skip
         if self.attention == "softmax":
             X, target, weight, masked = laid
-            return int(
-                loops.train_softmax(*head, X, target, weight, self.stream.batch, masked, *tail)
-            )
+            train: Any = loops.train_softmax
+            return int(train(*head, X, target, weight, self.stream.batch, masked, *tail))
         return int(loops.train_linear(*head, *laid, *tail))

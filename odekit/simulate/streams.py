@@ -46,7 +46,7 @@ class Fresh:
 
     def __init__(self, law: SequenceLaw, batch: int, seed: int) -> None:
         self.law, self.batch, self.seed = law, batch, seed
-        tokens = max(law.context) + 1  # type: ignore[arg-type, type-var]
+        tokens = max(law.context) + 1  # type: ignore[arg-type]
         numbers = batch * tokens * (law.dim + 1)
         self.length = max(1, min(_BLOCK_STEPS, _BLOCK_NUMBERS // numbers))
 

@@ -175,3 +175,52 @@ def test_bad_derived_input_is_refused():
             sim.sgd(loss, **(call | change))
     with pytest.raises(InputError, match="no expected loss"):
         sim.sgd(object(), **call)
+
+
+@pytest.mark.parametrize("family", ["merged", "separate"])
+def test_the_whole_layer_trains_on_its_population(family):
+    """blocks="all": the flow in block tensors, the states of the whole layer outside.
+
+    Started with every block nonzero; the gradient of one step equals the mean over samples that
+    the features of `full` statistics give, within 5 standard errors of 20 independent sets.
+    """
+    model = getattr(ok.models, f"attention_{family}")(blocks="all")
+    rank = 2 if family == "separate" else 1
+    made = sim.Layer(family, "all", 2, 2, rank)
+    rng = np.random.default_rng(0)
+    y0 = made.unpack(0.4 * rng.standard_normal(made.size))
+    params = {"Lambda": L, "N": 4}
+    lr = 0.1
+    run = sim.gradient_descent(model, sim.Population(params), y0=y0, lr=lr, steps=1)
+    assert set(run.states) == set(y0)
+    exact = made.pack({name: (y0[name] - run[name][1]) / lr for name in y0})
+    sets = []
+    for seed in range(20):
+        moments = sim.sequences(10_000, L, 4, seed=seed).statistics()
+        step = sim.gradient_descent(model, moments, y0=y0, lr=lr, steps=1)
+        gradient = made.pack({name: (y0[name] - step[name][1]) / lr for name in y0})
+        sets.append(np.append(gradient, step.loss[0]))
+    mean, error = np.mean(sets, axis=0), np.std(sets, axis=0, ddof=1) / np.sqrt(20)
+    assert np.all(np.abs(mean - np.append(exact, run.loss[0])) < 5 * error)
+
+
+def test_whole_layer_runs_are_compared_with_a_flow_in_blocks():
+    model = ok.models.attention_merged(blocks="all", heads=2, dim=2)
+    small = ok.models.attention_merged(heads=2, dim=2)
+    y0 = model.lift(sim.initial(small, 0.5, 0))
+    params = {"Lambda": L, "N": 4}
+    flow = ok.solve(model.flow, model.unpack(y0), 10.0, params)
+    runs = [
+        sim.sgd(model, y0=y0, params=params, lr=0.02, steps=200, batch=64, seed=seed,
+                save_at=np.arange(201))
+        for seed in range(3)
+    ]  # fmt: skip
+    assert sim.compare(flow, runs).passed
+    exact = sim.gradient_descent(model, sim.Population(params), y0=y0, lr=0.02, steps=200)
+    assert sim.compare(flow, exact).passed
+    # On the population the zero blocks stay zero: the whole layer follows the reduced model.
+    reduced = sim.gradient_descent(
+        small, sim.Population(params), y0=model.restrict(y0), lr=0.02, steps=200
+    )
+    np.testing.assert_allclose(exact.loss, reduced.loss, rtol=1e-12)
+    assert np.abs(exact["u"][:, :, :-1]).max() < 1e-15

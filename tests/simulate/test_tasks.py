@@ -145,7 +145,7 @@ def test_initial_needs_known_sizes_and_rules():
         sim.initial(sim.Layer("merged", "zero", 2, 2), 0.1, 0, rule="xavier")
     with pytest.raises(InputError, match="merged takes"):
         sim.initial(sim.Layer("merged", "zero", 2, 2), 0.1, 0, rule="fan")
-    with pytest.raises(InputError, match="scale must be"):
+    with pytest.raises(InputError, match="scale holds NaN or infinity"):
         sim.initial(sim.Layer("merged", "zero", 2, 2), np.inf, 0)
     with pytest.raises(InputError, match="not a merged or separate"):
         sim.initial(object(), 0.1, 0)
