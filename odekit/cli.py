@@ -39,6 +39,10 @@ Out = Annotated[Path | None, typer.Option(help="File to save the solution to.")]
 Spectrum = Annotated[str | None, typer.Option(help="Eigenvalues of Lambda, as .4,.3,.2,.1")]
 Init = Annotated[float | None, typer.Option(help="Standard deviation of the start.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of the start.")]
+Others = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any other size or option, as depth=3."),
+]
 Size = Annotated[int | None, typer.Option(help="A size of the model; a symbol if not given.")]
 
 
@@ -210,12 +214,13 @@ def derive(
     dim: Size = None,
     context: Size = None,
     rank: Size = None,
+    others: Others = None,
     as_json: Json = False,
 ) -> None:
     """Derive a model's expected loss and gradient flow, exact for symbolic sizes."""
     from odekit.problem import build_model
 
-    sizes = _given(heads=heads, dim=dim, context=context, rank=rank)
+    sizes = _sizes(others, heads=heads, dim=dim, context=context, rank=rank)
     built = build_model(model, sizes)
     flow: Any = built.flow  # a tensor field or a scalar field: both have equations
     loss = None if built.loss is None else str(built.loss.as_expression())
@@ -226,7 +231,12 @@ def derive(
     elif latex:
         print(flow.latex())
     else:
-        print(f"{model} ({built.source})\nloss = {loss}\n{flow}")
+        print(
+            f"{model} ({built.source})",
+            *([] if loss is None else [f"loss = {loss}"]),
+            flow,
+            sep="\n",
+        )
 
 
 @app.command()
@@ -236,6 +246,7 @@ def solve(
     dim: Size = None,
     context: Size = None,
     rank: Size = None,
+    others: Others = None,
     spectrum: Spectrum = None,
     init: Init = None,
     seed: Seed = None,
@@ -248,7 +259,7 @@ def solve(
     """Integrate a problem file, or a published model from a random start."""
     problem = _problem(
         source,
-        sizes=_given(heads=heads, dim=dim, context=context, rank=rank),
+        sizes=_sizes(others, heads=heads, dim=dim, context=context, rank=rank),
         random=_given(scale=init, seed=seed),
         solve=_given(method=method),
         parameters=_spectrum(spectrum),
@@ -265,6 +276,7 @@ def simulate(
     dim: Size = None,
     context: Size = None,
     rank: Size = None,
+    others: Others = None,
     spectrum: Spectrum = None,
     init: Init = None,
     seed: Seed = None,
@@ -281,7 +293,7 @@ def simulate(
 
     problem = _problem(
         source,
-        sizes=_given(heads=heads, dim=dim, context=context, rank=rank),
+        sizes=_sizes(others, heads=heads, dim=dim, context=context, rank=rank),
         random=_given(scale=init, seed=seed),
         parameters=_spectrum(spectrum),
         time=steps,
@@ -355,6 +367,19 @@ def _check_parent(out: Path | None) -> None:
 
 def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _sizes(others: Sequence[str] | None, **sizes: int | None) -> dict[str, Any]:
+    """Merge the common sizes with ``--set`` options: numbers, comma-separated lists, or words."""
+    chosen = _given(**sizes)
+    for item in others or ():
+        name, equals, text = item.partition("=")
+        if not equals or not text:
+            raise InputError(f"--set takes NAME=VALUE, got {item!r}.")
+        words = text.split(",")
+        values = [int(word) if word.strip().isdecimal() else word for word in words]
+        chosen[name] = values[0] if len(words) == 1 else values
+    return chosen
 
 
 def _spectrum(text: str | None) -> dict[str, Any]:

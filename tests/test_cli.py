@@ -96,6 +96,19 @@ def test_derive_prints_text_latex_and_json(capsys):
     assert "Zhang" in answer["source"]
 
 
+@pytest.mark.parametrize("model", ok.models.REGISTRY)
+def test_derive_every_published_model(model, capsys):
+    assert main(["derive", model, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["equations"]
+
+
+def test_set_reaches_every_option_of_a_model(capsys):
+    options = ["--set", "depth=3", "--set", "widths=2,3,3,1"]
+    assert main(["derive", "deep_linear", *options, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["equations"].keys() == {"W1", "W2", "W3"}
+    assert main(["derive", "linear_transformer", "--set", "tasks=scalar"]) == 0
+
+
 def test_solve_a_model(tmp_path, capsys):
     path = tmp_path / "run.npz"
     assert main([*SOLVE, *LAMBDA, "--init", ".1", "--json", "--out", str(path)]) == 0
@@ -157,6 +170,9 @@ def test_cache_is_shown_and_cleared(capsys, tmp_path, monkeypatch):
         (["derive", "attention_merge"], "Did you mean 'attention_merged'?"),
         (["derive", "attention_merged", "--rank", "2"], "'rank'"),
         (["derive", "attention_merged", "--dim", "0"], "positive"),
+        (["derive", "attention_merged", "--set", "dim"], "NAME=VALUE"),
+        (["derive", "deep_linear", "--set", "depht=3"], "Did you mean 'depth'?"),
+        (["derive", "linear_transformer", "--set", "tasks=odd"], "odd"),
         (["derive", "attention_merged", "--context", "-1"], "positive"),
         (["derive", "attention_merged", "--dim", "two"], "--dim"),
         ([*SOLVE, "--spectrum", ".6,.3,.1"], "Lambda"),
