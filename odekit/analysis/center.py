@@ -180,7 +180,10 @@ def _quadratic(reduced: _Reduced, moving: Array) -> Array:
     eye = np.eye(d)
     points = np.array([eye[i] + eye[j] if i != j else eye[i] for i, j in pairs])
     values = np.concatenate(
-        [reduced.form(chunk @ moving.T, 2) @ moving for chunk in np.array_split(points, 1 + len(points) // 400)]
+        [
+            reduced.form(chunk @ moving.T, 2) @ moving
+            for chunk in np.array_split(points, 1 + len(points) // 400)
+        ]
     )
     form = np.zeros((d, d, d))
     square = {i: values[k] for k, (i, j) in enumerate(pairs) if i == j}
@@ -190,9 +193,7 @@ def _quadratic(reduced: _Reduced, moving: Array) -> Array:
     return form
 
 
-def _extreme(
-    rates: object, starts: Array, sign: float, order: int
-) -> tuple[float, Array, float]:
+def _extreme(rates: object, starts: Array, sign: float, order: int) -> tuple[float, Array, float]:
     """Largest ``sign * u . phi(u)`` by shifted power iteration; the value, u and its residual."""
     assert callable(rates)
     u = starts.copy()

@@ -41,9 +41,7 @@ def monomials(count: int, degree: int) -> list[Exponents]:
     return found
 
 
-def time_derivatives(
-    candidates: Sequence[Exponents], sample: ModularSample
-) -> NDArray[np.int64]:
+def time_derivatives(candidates: Sequence[Exponents], sample: ModularSample) -> NDArray[np.int64]:
     """d/dt of each monomial at each sampled point, shape (points, candidates)."""
     x, f, prime = sample.states, sample.rates, modular.PRIME
     columns = np.empty((x.shape[1], len(candidates)), dtype=np.int64)
@@ -222,9 +220,7 @@ def _moving_parameters(
     return moving if len(moving) <= 6 else None
 
 
-def _independent(
-    system: ScalarSystem, expressions: list[sp.Expr], degree: int
-) -> list[sp.Expr]:
+def _independent(system: ScalarSystem, expressions: list[sp.Expr], degree: int) -> list[sp.Expr]:
     """Drop polynomials in invariants of lower degree."""
     polys = sorted(
         (sp.Poly(e, *system.states) for e in expressions), key=lambda p: p.total_degree()
@@ -369,7 +365,9 @@ def loss_mobilities(system: ScalarSystem) -> list[Fraction] | None:
     relative = ratios * modular.inverse(ratios[:, moving[0]])[:, None] % modular.PRIME
     if np.any(relative[:, moving] != relative[0, moving]) or not relative[0, moving].all():
         return None
-    found = [modular.rational(int(r)) if i in moving else Fraction(1) for i, r in enumerate(relative[0])]
+    found = [
+        modular.rational(int(r)) if i in moving else Fraction(1) for i, r in enumerate(relative[0])
+    ]
     return [m for m in found if m is not None] if all(m is not None for m in found) else None
 
 

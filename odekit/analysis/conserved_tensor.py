@@ -125,9 +125,7 @@ def _arranged(
     for orders in itertools.product(*(itertools.permutations(b) for b in blocks)):
         output = "".join(letter for block in orders for _, letter in block)
         spec = ("".join(first), "".join(second), output)
-        yield _Candidate(
-            einsum(f"{spec[0]},{spec[1]}->{spec[2]}", left, right), left, right, spec
-        )
+        yield _Candidate(einsum(f"{spec[0]},{spec[1]}->{spec[2]}", left, right), left, right, spec)
 
 
 def _scale(field: Any, candidate: _Candidate) -> sp.Expr:
@@ -305,7 +303,9 @@ def _finite(field: Any, generator: dict[Tensor, TensorExpr], tensor: Tensor) -> 
 
     def moved(vector: Any) -> Any:
         values = {
-            **parameters, **unflatten(field, vector, sizes), tensor.name: direction,
+            **parameters,
+            **unflatten(field, vector, sizes),
+            tensor.name: direction,
             **{n: v for n, v in sizes.items()},
         }
         return np.concatenate(

@@ -20,7 +20,7 @@ from odekit.analysis.groebner import (
     standard_monomials,
 )
 from odekit.analysis.newton import multistart_roots
-from odekit.analysis.real_roots import QuotientAlgebra, real_solutions
+from odekit.analysis.real_roots import real_solutions
 from odekit.analysis.scalar_system import ScalarSystem
 
 __all__ = ["fixed_points_scalar"]
@@ -65,21 +65,18 @@ def _algebraic(system: ScalarSystem, budget: Budget) -> FixedPointSet:
             continue
         solutions = real_solutions(leaf, exact_budget)
         certified = certified and solutions.counted == len(solutions.points)
-        for coordinates, multiplicity in zip(
-            solutions.points, solutions.multiplicity, strict=True
-        ):
+        for coordinates, multiplicity in zip(solutions.points, solutions.multiplicity, strict=True):
             key = tuple(round(float(c), 12) for c in coordinates)
             found.setdefault(key, (coordinates, multiplicity))
     method = ["Groebner bases split by factors, real roots isolated exactly"]
-    whole = _whole_count(numerators, manifolds, exact_budget)
-    multiplicities: dict[tuple[float, ...], int] = {}
-    if whole is not None:
-        certified = certified and whole == len(found)
-        method.append(f"number certified by Hermite's quadratic form ({whole})")
+    multiplicities = _multiplicities(numerators, manifolds, exact_budget)
+    if multiplicities is not None:
+        certified = certified and len(multiplicities) == len(found)
+        method.append(f"number certified by Hermite's quadratic form ({len(multiplicities)})")
     else:
         method.append("number of each part certified by Hermite's quadratic form")
     isolated = [
-        (coordinates, multiplicities.get(key, multiplicity))
+        (coordinates, (multiplicities or {}).get(key, multiplicity))
         for key, (coordinates, multiplicity) in sorted(found.items())
         if not any(_on(leaf, coordinates) for leaf in manifolds)
         and all(_value(d, coordinates) != 0 for d in denominators)
@@ -94,9 +91,7 @@ def _algebraic(system: ScalarSystem, budget: Budget) -> FixedPointSet:
             continua.append(manifold)
         if not sure:
             certified = False
-            notes.append(
-                "the real part of a positive-dimensional component is not fully resolved"
-            )
+            notes.append("the real part of a positive-dimensional component is not fully resolved")
     points = [_point(system, coordinates, multiplicity) for coordinates, multiplicity in isolated]
     kept, excluded = _filtered(system, points)
     if excluded:
@@ -105,7 +100,11 @@ def _algebraic(system: ScalarSystem, budget: Budget) -> FixedPointSet:
             "that they rule out are in .excluded"
         )
     return FixedPointSet(
-        tuple(kept), certified, "; ".join(method), tuple(continua), tuple(excluded),
+        tuple(kept),
+        certified,
+        "; ".join(method),
+        tuple(continua),
+        tuple(excluded),
         "; ".join(notes),
     )
 
@@ -183,7 +182,9 @@ def _split(polynomials: Sequence[Any], ring: Any, budget: Budget) -> list[list[A
 
 
 def _first_split(polynomials: Sequence[Any]) -> tuple[int, list[Any]] | None:
-    for position, polynomial in enumerate(sorted(range(len(polynomials)), key=lambda i: len(polynomials[i]))):
+    for position, polynomial in enumerate(
+        sorted(range(len(polynomials)), key=lambda i: len(polynomials[i]))
+    ):
         place = polynomial
         factors = _factors(polynomials[place])
         if len(factors) > 1 or (factors and factors[0] != polynomials[place].monic()):
@@ -209,20 +210,31 @@ def _without_redundant(leaves: list[list[Any]], budget: Budget) -> list[list[Any
     return kept
 
 
-def _whole_count(numerators: Sequence[Any], manifolds: Sequence[Any], budget: Budget) -> int | None:
-    """Real solutions of the unsplit system by Hermite's form, when that is cheap."""
+def _multiplicities(
+    numerators: Sequence[Any], manifolds: Sequence[Any], budget: Budget
+) -> dict[tuple[float, ...], int] | None:
+    """Real solutions of the unsplit system with their multiplicities, when that is cheap.
+
+    An independent count: splitting by factors plays no part in it.
+    """
     if manifolds:
         return None
     try:
         part = budget.part(0.4)
         basis = groebner_basis([n for n in numerators if n], part)
         if is_unit_ideal(basis):
-            return 0
+            return {}
         if len(standard_monomials(basis, len(basis[0].ring.gens))) > 40:
             return None
-        return QuotientAlgebra(basis, part).hermite()[1]
+        whole = real_solutions(basis, part)
     except BudgetSpent:
         return None
+    if whole.counted != len(whole.points):
+        return None
+    return {
+        tuple(round(float(c), 12) for c in coordinates): multiplicity
+        for coordinates, multiplicity in zip(whole.points, whole.multiplicity, strict=True)
+    }
 
 
 def _value(polynomial: Any, coordinates: Sequence[sp.Expr]) -> sp.Expr:
@@ -237,9 +249,7 @@ def _on(leaf: Sequence[Any], coordinates: Sequence[sp.Expr]) -> bool:
     return all(_value(g, coordinates) == 0 for g in leaf)
 
 
-def _point(
-    system: ScalarSystem, coordinates: Sequence[sp.Expr], multiplicity: int
-) -> FixedPoint:
+def _point(system: ScalarSystem, coordinates: Sequence[sp.Expr], multiplicity: int) -> FixedPoint:
     values = system.unpack([float(c) for c in coordinates])
     exact = None
     if not any(c.has(sp.Float) for c in coordinates):

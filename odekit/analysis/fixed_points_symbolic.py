@@ -20,9 +20,7 @@ def fixed_points_symbolic(
     """Solve branch by branch for generic parameters, each branch a triangle of equations."""
     neutral = {s: sp.Dummy(s.name) for s in system.states}
     unknowns = [neutral[s] for s in system.states]
-    numerators = [
-        sp.fraction(sp.together(rate))[0].xreplace(neutral) for rate in system.rates
-    ]
+    numerators = [sp.fraction(sp.together(rate))[0].xreplace(neutral) for rate in system.rates]
     notes = ["for generic values of " + ", ".join(map(str, parameters))]
     solved: list[dict[sp.Symbol, sp.Expr]] = []
     manifolds: list[FixedManifold] = []
@@ -44,9 +42,7 @@ def fixed_points_symbolic(
     back = {v: k for k, v in neutral.items()}
     for solution in solved:
         free = [u for u in unknowns if u not in solution]
-        named = {
-            back[u]: sp.simplify(value.xreplace(back)) for u, value in solution.items()
-        }
+        named = {back[u]: sp.simplify(value.xreplace(back)) for u, value in solution.items()}
         if free:
             equations = tuple(s - value for s, value in named.items())
             words = "manifold of dimension " + str(len(free))
@@ -79,8 +75,12 @@ def fixed_points_symbolic(
     if excluded:
         notes.append("solutions that the states' assumptions rule out are in .excluded")
     return FixedPointSet(
-        tuple(points), complete, "factors and triangular equations over the parameters",
-        tuple(manifolds), tuple(excluded), "; ".join(notes),
+        tuple(points),
+        complete,
+        "factors and triangular equations over the parameters",
+        tuple(manifolds),
+        tuple(excluded),
+        "; ".join(notes),
     )
 
 
@@ -95,11 +95,7 @@ def _branches(
         current = stack.pop()
         split = None
         for place, equation in enumerate(current):
-            factors = [
-                f
-                for f, _ in sp.factor_list(equation)[1]
-                if f.free_symbols & set(unknowns)
-            ]
+            factors = [f for f, _ in sp.factor_list(equation)[1] if f.free_symbols & set(unknowns)]
             if len(factors) != 1 or sp.expand(factors[0] - equation) != 0:
                 split = (place, factors)
                 break
@@ -107,8 +103,10 @@ def _branches(
             basis = _basis(current, unknowns, budget)
             if basis is None:
                 continue
-            if any(len([f for f in sp.factor_list(g)[1] if f[0].free_symbols & set(unknowns)]) > 1
-                   for g in basis):
+            if any(
+                len([f for f in sp.factor_list(g)[1] if f[0].free_symbols & set(unknowns)]) > 1
+                for g in basis
+            ):
                 stack.append(basis)
             else:
                 leaves.append(basis)
@@ -127,9 +125,7 @@ def _basis(
     """Lexicographic Groebner basis over the rational functions of the parameters."""
     if not equations:
         return []
-    parameters = sorted(
-        {s for e in equations for s in e.free_symbols} - set(unknowns), key=str
-    )
+    parameters = sorted({s for e in equations for s in e.free_symbols} - set(unknowns), key=str)
     domain = sp.QQ.frac_field(*parameters) if parameters else sp.QQ
     ring = sp.ring(list(unknowns), domain, sp.lex)[0]
     polynomials = [

@@ -195,13 +195,17 @@ class _FunctionSpace:
             for position in np.ndindex(*array.shape):
                 entries[position] = exact_number(array[position])
             exact[p] = entries
-        for size in {t.shape[0] for e in self.equations for t in e.tensors() if t.kind == "identity"}:
+        for size in {
+            t.shape[0] for e in self.equations for t in e.tensors() if t.kind == "identity"
+        }:
             from odekit.tensor import identity
 
             exact[identity(size)] = np.array(sp.eye(self._size(size)).tolist(), dtype=object)
         found: list[sp.Expr] = []
         for equation in self.equations:
-            found += [sp.expand(e) for e in np.ravel(component_array(equation, exact, self.numbers))]
+            found += [
+                sp.expand(e) for e in np.ravel(component_array(equation, exact, self.numbers))
+            ]
         return [e for e in dict.fromkeys(found) if e != 0]
 
     def solve(self, seconds: float, seed: int) -> FixedPointSet:
@@ -222,14 +226,14 @@ class _FunctionSpace:
             # A diagonal parameter keeps its numbers as they were written.
             written = sorted((exact_number(x) for x in np.diag(given)), reverse=True)
             exact = [written[clusters[level[i]][0]] for i in level]
-        diagonal = np.array([[exact[i] if i == j else 0 for j in level] for i in level], dtype=object)
+        diagonal = np.array(
+            [[exact[i] if i == j else 0 for j in level] for i in level], dtype=object
+        )
         equations = self._components({**self.arrays, self.covariance: diagonal}, unknowns)
         relations = linear_relations(equations, list(unknowns.ravel()))
         if not _block_symmetric(relations, unknowns, level):
             return self._direct(unknowns, seconds, seed)
-        off = {
-            unknowns[i, j]: sp.Integer(0) for i in level for j in level if i != j
-        }
+        off = {unknowns[i, j]: sp.Integer(0) for i in level for j in level if i != j}
         states = tuple(unknowns[i, i] for i in level)
         rates = tuple(e for e in dict.fromkeys(sp.expand(e.xreplace(off)) for e in equations) if e)
         inner = fixed_points_scalar(ScalarSystem(states, rates, (), None, False, {}), seconds, seed)
@@ -270,7 +274,9 @@ class _FunctionSpace:
                 manifolds[key] = FixedManifold((), dimension, point, words)
             else:
                 points.append(point)
-        points.sort(key=lambda p: (np.linalg.matrix_rank(p[self.tensor.name], tol=1e-12), p.loss or 0))
+        points.sort(
+            key=lambda p: (np.linalg.matrix_rank(p[self.tensor.name], tol=1e-12), p.loss or 0)
+        )
         notes = [inner.note] if inner.note else []
         if out_of_reach:
             notes.append(
@@ -288,7 +294,11 @@ class _FunctionSpace:
             f"{self.covariance.name if self.covariance else '-'}; {inner.method}"
         )
         return FixedPointSet(
-            tuple(points), inner.complete and not unlifted, method, tuple(manifolds.values()), (),
+            tuple(points),
+            inner.complete and not unlifted,
+            method,
+            tuple(manifolds.values()),
+            (),
             "; ".join(notes),
         )
 
@@ -315,13 +325,19 @@ class _FunctionSpace:
             points.append(self._lifted(value, ""))
         note = inner.note
         if dropped:
-            note = f"{note}; {dropped} solutions exceed the rank {bound} of the weights".lstrip("; ")
+            note = f"{note}; {dropped} solutions exceed the rank {bound} of the weights".lstrip(
+                "; "
+            )
         manifolds = tuple(
             FixedManifold(m.equations, m.dimension, None, m.description) for m in inner.manifolds
         )
         return FixedPointSet(
-            tuple(points), inner.complete, f"equations closed in {self.tensor.name}; {inner.method}",
-            manifolds, (), note,
+            tuple(points),
+            inner.complete,
+            f"equations closed in {self.tensor.name}; {inner.method}",
+            manifolds,
+            (),
+            note,
         )
 
     def _lifted(self, value: NDArray[np.float64], note: str) -> FixedPoint:
@@ -359,9 +375,7 @@ class _FunctionSpace:
 
     def _sizes_known(self) -> bool:
         return all(
-            sp.sympify(s).subs(self.numbers).is_Integer
-            for t in self.field.states
-            for s in t.shape
+            sp.sympify(s).subs(self.numbers).is_Integer for t in self.field.states for s in t.shape
         )
 
     def _shape_of(self, tensor: Tensor) -> tuple[int, ...]:
@@ -462,7 +476,7 @@ def _orbit(
         dimension += m * (m - 1) // 2 - sum(c * (c - 1) // 2 for c in counts)
         key.append(tuple(here))
         learned = sum(1 for v in here if v != 0.0)
-        if m > 1 and 0 < learned:
+        if m > 1 and learned > 0:
             words.append(
                 f"any {learned} of the {m} directions of eigenvalue {float(exact[members[0]]):.12g}"
             )

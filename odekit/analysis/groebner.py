@@ -83,9 +83,7 @@ def groebner_basis(polynomials: Sequence[Any], budget: Budget) -> list[Any]:
         pairs = [
             (c, i, j)
             for c, i, j in pairs
-            if not _divides(lead, c)
-            or _lcm(basis[i].LM, lead) == c
-            or _lcm(basis[j].LM, lead) == c
+            if not _divides(lead, c) or _lcm(basis[i].LM, lead) == c or _lcm(basis[j].LM, lead) == c
         ]
         pairs += [(c, i, index) for c, i in kept]
         active = [i for i in active if not _divides(lead, basis[i].LM)] + [index]

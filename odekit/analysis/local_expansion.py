@@ -109,7 +109,9 @@ def local_scalar(system: ScalarSystem, point: Any) -> LocalField:
 
     def many(states: Array) -> Array:
         values = rates(states.T)
-        return np.stack([np.broadcast_to(v, states.shape[:1]) for v in values], axis=1).astype(float)
+        return np.stack([np.broadcast_to(v, states.shape[:1]) for v in values], axis=1).astype(
+            float
+        )
 
     symbols, opaque = polynomial_atoms(system.rates)
     own = set(system.states)
@@ -162,9 +164,7 @@ def local_tensor(
         )
         parts = []
         for s, (_, shape) in zip(field.states, shapes, strict=True):
-            value = np.broadcast_to(
-                bindings.evaluate(field.rates[s]), (states.shape[0], *shape)
-            )
+            value = np.broadcast_to(bindings.evaluate(field.rates[s]), (states.shape[0], *shape))
             parts.append(value.reshape(states.shape[0], -1))
         return np.concatenate(parts, axis=1)
 

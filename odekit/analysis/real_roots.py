@@ -106,7 +106,9 @@ class QuotientAlgebra:
 
     def trace(self, vector: list[Any]) -> Any:
         """Trace of the multiplication by an element."""
-        return sum((c * t for c, t in zip(vector, self._traces, strict=True)), self.ring.domain.zero)
+        return sum(
+            (c * t for c, t in zip(vector, self._traces, strict=True)), self.ring.domain.zero
+        )
 
     def _trace_of(self, monomial: tuple[int, ...]) -> Any:
         total = self.ring.domain.zero
@@ -280,7 +282,9 @@ def _approximate_real(factor: sp.Poly) -> list[sp.Expr]:
         found = factor.nroots(n=DIGITS, maxsteps=200)
     except (mpmath.libmp.NoConvergence, ValueError):
         return []
-    return [sp.re(r) for r in found if abs(sp.im(r)) < sp.Float(10) ** (-DIGITS // 2) * (1 + abs(r))]
+    return [
+        sp.re(r) for r in found if abs(sp.im(r)) < sp.Float(10) ** (-DIGITS // 2) * (1 + abs(r))
+    ]
 
 
 def _coordinates(

@@ -98,7 +98,9 @@ class Reduction:
         lines = [f"  {name}: {rest}" for name, rest in self.residual.items() if not _is_zero(rest)]
         return "the flow leaves the ansatz; residual\n" + "\n".join(lines)
 
-    def _local(self, state: Mapping[str, Any], values: Mapping[Any, Any]) -> tuple[LocalField, Array]:
+    def _local(
+        self, state: Mapping[str, Any], values: Mapping[Any, Any]
+    ) -> tuple[LocalField, Array]:
         point = self.lift(state, values)
         own = {k: v for k, v in values.items() if _names_of(self.original, k)}
         if is_scalar_field(self.original):

@@ -56,7 +56,12 @@ def reduce_scalar(
     names = ", ".join(str(system.states[i]) for i in rows)
     lift, tangent = _maps(system, g, new)
     return Reduction(
-        reduced, residual, exact, lift, field, tangent,
+        reduced,
+        residual,
+        exact,
+        lift,
+        field,
+        tangent,
         f"rates of {', '.join(map(str, new))} read from the equations of {names}",
     )
 
@@ -77,14 +82,13 @@ def _read_ansatz(
         if key in own:
             images[key] = sp.sympify(value)
             continue
-        groups, target = (
-            (states, images) if name in states else (parameter_groups, specialised)
-        )
+        groups, target = (states, images) if name in states else (parameter_groups, specialised)
         if name not in groups:
             raise unknown_name("state", name, states)
         shape, symbols = groups[name]
-        entries = np.array(sp.Matrix(value).tolist() if isinstance(value, sp.MatrixBase) else value,
-                           dtype=object)
+        entries = np.array(
+            sp.Matrix(value).tolist() if isinstance(value, sp.MatrixBase) else value, dtype=object
+        )
         if entries.shape != tuple(shape) and entries.size != len(symbols):
             raise InputError(f"{name} has shape {shape}, got an ansatz of shape {entries.shape}.")
         for symbol, entry in zip(symbols, entries.ravel(), strict=True):

@@ -254,8 +254,12 @@ def _squeeze(expression: TensorExpr, table: dict[Tensor, Tensor]) -> TensorExpr:
             return tensor
         if tensor not in table:
             shape = tuple(n for n in tensor.shape if n != 1)
-            whole = len(tensor.symmetric_groups) == 1 and len(tensor.symmetric_groups[0]) == tensor.rank
-            table[tensor] = Tensor(tensor.name, shape, tensor.kind, symmetric=whole and len(shape) > 1)
+            whole = (
+                len(tensor.symmetric_groups) == 1 and len(tensor.symmetric_groups[0]) == tensor.rank
+            )
+            table[tensor] = Tensor(
+                tensor.name, shape, tensor.kind, symmetric=whole and len(shape) > 1
+            )
         return table[tensor]
 
     def products() -> Any:
@@ -263,8 +267,10 @@ def _squeeze(expression: TensorExpr, table: dict[Tensor, Tensor]) -> TensorExpr:
             moved = []
             for t, ii in factors:
                 other = twin(t)
-                own = ii if other is t else tuple(
-                    i for i, n in zip(ii, t.shape, strict=True) if n != 1
+                own = (
+                    ii
+                    if other is t
+                    else tuple(i for i, n in zip(ii, t.shape, strict=True) if n != 1)
                 )
                 moved.append((other, tuple(place.get(i, i) if i >= 0 else i for i in own)))
             yield moved, m, c, None

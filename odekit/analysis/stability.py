@@ -228,13 +228,20 @@ def _classify(local: LocalField, tolerance: float, conserved_slopes: Any) -> Sta
         kernel, coker = right[count - kernel_size :].T, left[:, count - kernel_size :]
         singular = np.linalg.svd(jacobian, compute_uv=False)
         defective = bool(
-            singular[count - kernel_size] > 30 * zero
-            or np.linalg.cond(coker.T @ kernel) > 1e7
+            singular[count - kernel_size] > 30 * zero or np.linalg.cond(coker.T @ kernel) > 1e7
         )
         if not defective:
             blocks = center_blocks(local, kernel, coker, jacobian, scale, symmetric)
     return _verdict(
-        local, eigenvalues, vectors, positive, negative, centers, blocks, defective, conserved_slopes
+        local,
+        eigenvalues,
+        vectors,
+        positive,
+        negative,
+        centers,
+        blocks,
+        defective,
+        conserved_slopes,
     )
 
 
@@ -406,23 +413,59 @@ def _one_symbolic_state(system: ScalarSystem, point: Any) -> Stability:
     unit = {state.name: np.array(1.0)}
     if slope == 0:
         mode = ZeroMode(unit, "manifold of fixed points", None)
-        return Stability("stable", eigenvalues, 0, (mode,), 1, None, 0, None, "",
-                         "stable transverse to a one-dimensional manifold")
+        return Stability(
+            "stable",
+            eigenvalues,
+            0,
+            (mode,),
+            1,
+            None,
+            0,
+            None,
+            "",
+            "stable transverse to a one-dimensional manifold",
+        )
     modes = () if order == 1 else (ZeroMode(unit, f"degenerate: order {order}", order),)
     sign = slope.is_positive, slope.is_negative
     if sign == (None, None) or not any(sign):
-        return Stability("undetermined", eigenvalues, 0, modes, 0, None, 0, None, "",
-                         f"undetermined: the sign of {slope} is not known; declare its symbols")
+        return Stability(
+            "undetermined",
+            eigenvalues,
+            0,
+            modes,
+            0,
+            None,
+            0,
+            None,
+            "",
+            f"undetermined: the sign of {slope} is not known; declare its symbols",
+        )
     up = bool(sign[0])
     if order % 2 == 0:
         side = f"for {state} {'>' if up else '<'} {at}"
         return Stability(
-            "semistable", eigenvalues, 0, modes, 0, sp.Abs(slope), order, unit, side,
+            "semistable",
+            eigenvalues,
+            0,
+            modes,
+            0,
+            sp.Abs(slope),
+            order,
+            unit,
+            side,
             f"semistable, leaving {side}: s' = ({sp.Abs(slope)}) s^{order}",
         )
     if up:
         return Stability(
-            "unstable", eigenvalues, int(order == 1), modes, 0, slope, order, unit, "",
+            "unstable",
+            eigenvalues,
+            int(order == 1),
+            modes,
+            0,
+            slope,
+            order,
+            unit,
+            "",
             f"unstable: s' = ({slope}) s^{order}",
         )
     return Stability("stable", eigenvalues, 0, modes, 0, None, 0, None, "", "stable")

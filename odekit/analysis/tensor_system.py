@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from odekit.analysis.scalar_system import ScalarSystem, read_system
 from odekit.errors import InputError, unknown_name
 
-__all__ = ["component_system", "flatten", "random_values", "read_sizes", "split_values", "unflatten"]
+__all__ = [
+    "component_system",
+    "flatten",
+    "random_values",
+    "read_sizes",
+    "split_values",
+    "unflatten",
+]
 
 
 def split_values(field: Any, values: Mapping[Any, Any]) -> dict[str, Any]:
@@ -38,7 +45,9 @@ def read_sizes(
     for name in known:
         if name not in names and name not in {str(s) for s in field.symbols}:
             raise unknown_name("size", name, sorted(names))
-    told = {n: v for n, v in values.items() if n in {p.name for p in field.parameters} or n in names}
+    told = {
+        n: v for n, v in values.items() if n in {p.name for p in field.parameters} or n in names
+    }
     return field.infer_sizes(point, told, {n: v for n, v in known.items() if n in names})
 
 
@@ -69,9 +78,7 @@ def component_system(
 
 def flatten(field: Any, state: Mapping[str, Any]) -> NDArray[np.float64]:
     """One flat array of a named state, in the order of the field's states."""
-    return np.concatenate(
-        [np.asarray(state[s.name], dtype=float).ravel() for s in field.states]
-    )
+    return np.concatenate([np.asarray(state[s.name], dtype=float).ravel() for s in field.states])
 
 
 def unflatten(
@@ -120,7 +127,5 @@ def random_values(
     for symbol in field.symbols:
         if str(symbol) not in told:
             value = float(rng.uniform(0.5, 2.0))
-            parameters[str(symbol)] = (
-                int(rng.integers(2, 40)) if symbol.is_integer else value
-            )
+            parameters[str(symbol)] = int(rng.integers(2, 40)) if symbol.is_integer else value
     return states, parameters
