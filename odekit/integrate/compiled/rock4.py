@@ -140,38 +140,43 @@ def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, r
             row += 1
         stages = int(table[row, 0])
         counts[STAGES] = max(counts[STAGES], stages)
-        coefficients = table[row, 2 : 2 + LAST]
-        mu = table[row, 2 + LAST : 2 + LAST + longest]
-        kappa = table[row, 2 + LAST + longest : 2 + LAST + 2 * longest]
-        node = table[row, 2 + LAST + 2 * longest :]
         t_new = clock[T_END] if last else t + h
-        # Inner stages: k3 and trial hold g_{j-1} and g_j in turn.
+        # Inner stages: k3 and trial hold g_{j-1} and g_j in turn. Written out in pairs, and the
+        # table read by index: swapping or slicing arrays counts references, slow at this size.
         m = stages - 4
+        mu, kappa, node = 2 + LAST, 2 + LAST + longest, 2 + LAST + 2 * longest
+        first = h * table[row, mu]
         for i in range(n):
             k3[i] = y[i]
-            trial[i] = y[i] + (h * mu[0]) * f0[i]
-        old, now = k3, trial
-        for j in range(1, m):
-            rhs(t + node[j] * h, now, p, k1)
-            step = h * mu[j]
-            back = kappa[j]
+            trial[i] = y[i] + first * f0[i]
+        j = 1
+        if m % 2 == 0:
+            rhs(t + table[row, node + 1] * h, trial, p, k1)
+            step, back = h * table[row, mu + 1], table[row, kappa + 1]
             ahead = 1.0 + back
             for i in range(n):
-                old[i] = step * k1[i] + ahead * now[i] - back * old[i]
-            old, now = now, old
-        if m % 2 == 0:
-            # The last inner stage must be out of k3, which is written below.
+                x = trial[i]
+                trial[i] = step * k1[i] + ahead * x - back * k3[i]
+                k3[i] = x
+            j = 2
+        while j < m:
+            rhs(t + table[row, node + j] * h, trial, p, k1)
+            step, back = h * table[row, mu + j], table[row, kappa + j]
+            ahead = 1.0 + back
             for i in range(n):
-                trial[i] = now[i]
-        g, start = trial, node[m]
-        a21, a31, a32, a41, a42, a43 = (
-            coefficients[0], coefficients[1], coefficients[2], coefficients[3], coefficients[4],
-            coefficients[5],
-        )  # fmt: skip
-        b1, b2, b3, b4 = coefficients[6], coefficients[7], coefficients[8], coefficients[9]
-        d1, d2, d3, d4, d5 = (
-            coefficients[10], coefficients[11], coefficients[12], coefficients[13], coefficients[14],
-        )  # fmt: skip
+                k3[i] = step * k1[i] + ahead * trial[i] - back * k3[i]
+            rhs(t + table[row, node + j + 1] * h, k3, p, k1)
+            step, back = h * table[row, mu + j + 1], table[row, kappa + j + 1]
+            ahead = 1.0 + back
+            for i in range(n):
+                trial[i] = step * k1[i] + ahead * k3[i] - back * trial[i]
+            j += 2
+        g, start = trial, table[row, node + m]
+        a21, a31, a32 = table[row, 2], table[row, 3], table[row, 4]
+        a41, a42, a43 = table[row, 5], table[row, 6], table[row, 7]
+        b1, b2, b3, b4 = table[row, 8], table[row, 9], table[row, 10], table[row, 11]
+        d1, d2, d3 = table[row, 12], table[row, 13], table[row, 14]
+        d4, d5 = table[row, 15], table[row, 16]
         rhs(t + start * h, g, p, k1)
         for i in range(n):
             s[i] = g[i] + h * (a21 * k1[i])
