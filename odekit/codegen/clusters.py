@@ -93,10 +93,10 @@ class Hoister:
     def _split(self, factors: list[Factor], monomial: Monomial, number: Fraction) -> _Term:
         rest = [f for f in factors if self.moves(f[0])]
         fixed = [f for f in factors if not self.moves(f[0])]
-        if not rest:
-            return _Term(number, monomial, [], [fixed] if fixed else [])
         # A delta between free axes is left for the writer of loops.
         deltas = [f for f in fixed if f[0].kind == "identity"]
+        if not rest and not deltas:
+            return _Term(number, monomial, [], [fixed] if fixed else [])
         held = {i for _, ii in rest for i in ii}
         groups = _joined([f for f in fixed if f[0].kind != "identity"], held)
         legs = [{i for _, ii in g for i in ii if i >= 0 or i in held} for g in groups]

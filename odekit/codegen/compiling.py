@@ -133,7 +133,12 @@ def _tensor_recipe(field: TensorField, fixed: Mapping[str, int], effort: str) ->
         "constants": tuple(sorted({**field.constants, **fixed}.items())),
     }
     return Recipe(
-        main_module(program), jacobian_module(program), layout, effort, field.uniform, None
+        main_module(program, effort),
+        jacobian_module(program, effort),
+        layout,
+        effort,
+        field.uniform,
+        program.pattern,
     )
 
 

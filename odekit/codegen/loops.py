@@ -1,12 +1,25 @@
-"""Array statements as Python loops over flat indices, which Numba compiles fast."""
+"""Array statements as Python loops over flat indices, which Numba compiles fast.
+
+Each contraction is written in the order that a compiler can vectorise without reordering sums:
+along an axis that lies contiguous in the target and in every factor that has it; else as a dot
+product in four partial sums.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 
-from odekit.codegen.program import Place, Product, Statement
+from odekit.codegen.access import FlatProduct, FlatStatement, flatten
+from odekit.codegen.program import Statement
 
 __all__ = ["write_loops"]
+
+UNROLL = 16
+"""Rows added at once: fewer passes over the target, and still a body that compiles fast."""
+
+PARTIAL = 4
+"""Partial sums of a dot product: what hides the latency of an addition."""
 
 
 def write_loops(statements: Iterable[Statement]) -> list[str]:
@@ -21,62 +34,175 @@ def write_loops(statements: Iterable[Statement]) -> list[str]:
     list of str
         Lines without the function's indentation.
     """
-    return [line for statement in statements for line in _statement(statement)]
+    lines: list[str] = []
+    for statement in statements:
+        lines += [f"# {part}" for part in wrapped(statement.comment)]
+        lines += statement_loops(flatten(statement))
+    return lines
 
 
-def _statement(statement: Statement) -> list[str]:
-    sizes = statement.sizes
-    names = {i: f"i{k}" for k, i in enumerate(sorted(sizes))}
-    axes = sorted(set(statement.indices))
-    lines = [f"# {part}" for part in _wrapped(statement.comment)]
-    depth = _open(lines, 0, axes, sizes, names)
-    plain = [p for p in statement.products if p.indices <= set(axes)]
-    summed = [p for p in statement.products if not p.indices <= set(axes)]
-    target = _entry(statement.target, statement.indices, names)
-    start = " + ".join(_product(p, names) for p in plain) or "0.0"
-    if statement.accumulate:
-        start = f"{target} + {start}"
+def statement_loops(flat: FlatStatement) -> list[str]:
+    """Write one statement."""
+    names = {i: f"i{k}" for k, i in enumerate(sorted(flat.sizes))}
+    free = set(flat.target.strides)
+    summed = [p for p in flat.products if not p.indices <= free]
+    along = _vector_axis(flat, summed)
+    if summed and along is not None:
+        return _rows(flat, summed, along, names)
+    return _entries(flat, summed, names)
+
+
+def _vector_axis(flat: FlatStatement, summed: Sequence[FlatProduct]) -> int | None:
+    """A free axis along which target and factors are contiguous or constant."""
+    for i in reversed(flat.free):
+        if flat.target.strides[i] == 1 and all(
+            f.strides.get(i, 0) in (0, 1) for p in summed for f in p.factors
+        ):
+            return i
+    return None
+
+
+def _rows(
+    flat: FlatStatement, summed: Sequence[FlatProduct], along: int, names: Mapping[int, str]
+) -> list[str]:
+    """Whole rows at a time: ``row += number * row``."""
+    lines: list[str] = []
+    outer = [i for i in flat.free if i != along]
+    depth = open_loops(lines, 0, outer, flat.sizes, names)
+    target = flat.target.text(names)
+    start = _start(flat, names)
+    if not _at_once(flat, summed[0]):
+        if start != target:
+            inner = open_loops(lines, depth, [along], flat.sizes, names)
+            lines.append("    " * inner + f"{target} = {start}")
+        start = target
+    for product in summed:
+        axes = [i for i in _by_stride(product) if i not in flat.target.strides]
+        inner = open_loops(lines, depth, axes[:-1], flat.sizes, names)
+        rows = _add_rows(flat, product, axes[-1], along, names, start)
+        lines += ["    " * inner + line for line in rows]
+        start = target
+    return lines
+
+
+def _at_once(flat: FlatStatement, product: FlatProduct) -> bool:
+    """Whether one pass over the target takes in a whole product."""
+    axes = [i for i in product.indices if i not in flat.target.strides]
+    return len(axes) == 1 and flat.sizes[axes[0]] <= UNROLL
+
+
+def _add_rows(
+    flat: FlatStatement,
+    product: FlatProduct,
+    axis: int,
+    along: int,
+    names: Mapping[int, str],
+    before: str,
+) -> list[str]:
+    """Add the rows of a product along one summed axis, several at once, to what was before."""
+    size, target = flat.sizes[axis], flat.target.text(names)
+    fixed = FlatProduct(product.number, tuple(f for f in product.factors if along not in f.strides))
+    moving = FlatProduct(1.0, tuple(f for f in product.factors if along in f.strides))
+    step = size if size <= UNROLL else max(k for k in range(1, UNROLL // 2 + 1) if size % k == 0)
+    if step < 4:
+        step = min(UNROLL // 2, size)
+    whole = size - size % step
+    lines: list[str] = []
+    for start, stop in ((0, whole), (whole, size)):
+        width = min(step, stop - start)
+        if width == 0:
+            continue
+        pad = ""
+        if stop - start > width:
+            lines.append(f"for {names[axis]} in range({start}, {stop}, {width}):")
+            pad = "    "
+        terms = []
+        for k in range(width):
+            here = f"({names[axis]} + {k})" if pad else str(start + k)
+            moved = {**names, axis: here}
+            scale = fixed.text(moved)
+            if fixed.factors:
+                lines.append(f"{pad}a{k} = {scale}")
+                scale = f"a{k}"
+            terms.append(f"{scale} * {moving.text(moved)}" if moving.factors else scale)
+        lines.append(f"{pad}for {names[along]} in range({flat.sizes[along]}):")
+        total = " + ".join(terms if before == "0.0" else [before, *terms])
+        lines.append(f"{pad}    {target} = {total.replace('+ -', '- ')}")
+    return lines
+
+
+def _entries(
+    flat: FlatStatement, summed: Sequence[FlatProduct], names: Mapping[int, str]
+) -> list[str]:
+    """One entry of the target at a time."""
+    lines: list[str] = []
+    depth = open_loops(lines, 0, flat.free, flat.sizes, names)
+    target = flat.target.text(names)
+    start = _start(flat, names)
     if not summed:
         lines.append("    " * depth + f"{target} = {start}")
         return lines
     lines.append("    " * depth + f"s = {start}")
     for product in summed:
-        inner = _open(lines, depth, sorted(product.indices - set(axes)), sizes, names)
-        lines.append("    " * inner + f"s += {_product(product, names)}")
+        lines += ["    " * depth + line for line in _sum(flat, product, names)]
     lines.append("    " * depth + f"{target} = s")
     return lines
 
 
-def _open(
-    lines: list[str], depth: int, axes: Sequence[int], sizes: dict[int, int], names: dict[int, str]
+def _sum(flat: FlatStatement, product: FlatProduct, names: Mapping[int, str]) -> list[str]:
+    """Add a product's sum to ``s``."""
+    axes = [i for i in _by_stride(product) if i not in flat.target.strides]
+    last = axes[-1]
+    size = flat.sizes[last]
+    lines: list[str] = []
+    if size < 2 * PARTIAL:
+        depth = open_loops(lines, 0, axes, flat.sizes, names)
+        lines.append("    " * depth + f"s += {product.text(names)}")
+        return lines
+    depth = open_loops(lines, 0, axes[:-1], flat.sizes, names)
+    pad = "    " * depth
+    lines.append(pad + " = ".join(f"s{k}" for k in range(PARTIAL)) + " = 0.0")
+    whole = size - size % PARTIAL
+    lines.append(pad + f"for {names[last]} in range(0, {whole}, {PARTIAL}):")
+    for k in range(PARTIAL):
+        shifted = {**names, last: f"({names[last]} + {k})" if k else names[last]}
+        lines.append(pad + f"    s{k} += {product.text(shifted)}")
+    lines.append(pad + "s += (s0 + s1) + (s2 + s3)")
+    for k in range(whole, size):
+        lines.append(pad + f"s += {product.text({**names, last: str(k)})}")
+    return lines
+
+
+def _start(flat: FlatStatement, names: Mapping[int, str]) -> str:
+    """The part of a statement that needs no sum."""
+    plain = [p.text(names) for p in flat.products if p.indices <= set(flat.target.strides)]
+    if flat.accumulate:
+        plain.insert(0, flat.target.text(names))
+    return " + ".join(plain).replace("+ -", "- ") or "0.0"
+
+
+def _by_stride(product: FlatProduct) -> list[int]:
+    """A product's indices, those that move furthest in memory first."""
+    reach = {
+        i: max(f.strides.get(i, 0) for f in product.factors) for i in sorted(product.indices)
+    }
+    return sorted(reach, key=lambda i: -reach[i])
+
+
+def open_loops(
+    lines: list[str],
+    depth: int,
+    axes: Sequence[int],
+    sizes: Mapping[int, int],
+    names: Mapping[int, str],
 ) -> int:
+    """Append loop headers; returns the depth inside."""
     for i in axes:
         lines.append("    " * depth + f"for {names[i]} in range({sizes[i]}):")
         depth += 1
     return depth
 
 
-def _entry(place: Place, indices: Sequence[int], names: dict[int, str]) -> str:
-    strides: dict[str, int] = {}
-    for i, stride in zip(indices, place.strides, strict=True):
-        strides[names[i]] = strides.get(names[i], 0) + stride
-    parts = [name if s == 1 else f"{s} * {name}" for name, s in strides.items()]
-    if place.offset or not parts:
-        parts.insert(0, str(place.offset))
-    return f"{place.buffer}[{' + '.join(parts)}]"
-
-
-def _product(product: Product, names: dict[int, str]) -> str:
-    entries = [_entry(place, ii, names) for place, ii in product.factors]
-    number = product.number
-    if number == 1.0 and entries:
-        return " * ".join(entries)
-    if number == -1.0 and entries:
-        return "-" + " * ".join(entries)
-    return " * ".join([f"({number!r})" if number < 0 else repr(number), *entries])
-
-
-def _wrapped(comment: str, width: int = 90) -> list[str]:
-    import textwrap
-
+def wrapped(comment: str, width: int = 90) -> list[str]:
+    """Break a comment into lines."""
     return textwrap.wrap(comment, width) if comment else []

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sympy as sp
 
+from odekit.codegen.blas import write_blas
 from odekit.codegen.loops import write_loops
-from odekit.codegen.program import Place, Program
+from odekit.codegen.place import Place
+from odekit.codegen.program import Program, Statement
+from odekit.codegen.staged import count_work, write_staged
 from odekit.tensor import TensorExpr
 
 __all__ = ["jacobian_module", "main_module"]
@@ -27,15 +30,40 @@ MATRIX = float64[:, ::1]
 OPTIONS = 'cache=True, nogil=True, error_model="numpy"'
 
 
-def main_module(program: Program) -> str:
+STAGED = 1000
+"""Multiplications up to which scalars without loops are worth their compilation."""
+
+
+def write(statements: Iterable[Statement], effort: str) -> list[str]:
+    """Write statements in the form that suits their size.
+
+    Parameters
+    ----------
+    statements : iterable of Statement
+    effort : {"full", "quick"}
+        "quick" writes loops, which compile fastest.
+
+    Returns
+    -------
+    list of str
+    """
+    statements = list(statements)
+    if effort == "quick":
+        return write_loops(statements)
+    if count_work(statements) <= STAGED:
+        return write_staged(statements)
+    return write_blas(statements)
+
+
+def main_module(program: Program, effort: str) -> str:
     """Write the module that holds ``prepare``, ``rhs`` and ``loss``."""
     parts = [HEAD, _prepare(program)]
     parts.append(
         f"@njit(void(float64, VECTOR, VECTOR, VECTOR), {OPTIONS})\ndef rhs(t, y, p, out):\n"
-        + _indented(write_loops(program.rhs))
+        + _indented(write(program.rhs, effort))
     )
     if program.loss is not None:
-        lines = write_loops(program.loss)
+        lines = write_loops(program.loss) if effort == "quick" else write_blas(program.loss)
         spot = program.loss[-1].target
         lines.append(f"return p[{spot.offset}]")
         parts.append(
@@ -44,9 +72,16 @@ def main_module(program: Program) -> str:
     return "\n\n".join(parts)
 
 
-def jacobian_module(program: Program) -> str:
+def jacobian_module(program: Program, effort: str) -> str:
     """Write the module that holds ``jacobian``."""
-    lines = ["J = out.reshape(out.size)", *write_loops(program.jacobian)]
+    lines = ["J = out.reshape(out.size)", *(write_loops if effort == "quick" else write_blas)(program.jacobian)]
+    if program.mirrored:
+        lines += [
+            "# the Jacobian is symmetric",
+            "for i0 in range(1, out.shape[0]):",
+            "    for i1 in range(i0):",
+            "        out[i0, i1] = out[i1, i0]",
+        ]
     return "\n\n".join(
         [
             HEAD,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,28 +13,15 @@ import sympy as sp
 
 from odekit.codegen.clusters import Hoister
 from odekit.codegen.contraction import Contractor
+from odekit.codegen.memory import choose_axis_orders
+from odekit.codegen.pattern import jacobian_pattern
+from odekit.codegen.place import Place
 from odekit.errors import CompileError
 from odekit.field.tensor_field import TensorField
 from odekit.tensor import Tensor, TensorExpr
 from odekit.tensor.coefficient import Monomial
 
 __all__ = ["Place", "Product", "Program", "Statement", "plan_field"]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where an array sits: a flat buffer, an offset, and a stride for each axis."""
-
-    name: str
-    buffer: str
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @classmethod
-    def contiguous(cls, name: str, buffer: str, offset: int, shape: tuple[int, ...]) -> Place:
-        """An array in C order."""
-        return cls(name, buffer, offset, shape, c_strides(shape))
 
 
 @dataclass(frozen=True)
@@ -79,6 +67,10 @@ class Program:
     rhs, loss, jacobian : list of Statement
     scratch : int
         Length of the tail of ``p``.
+    mirrored : bool
+        Whether ``jacobian`` fills the blocks on and above the diagonal only.
+    pattern : (rows, columns) or None
+        Entries of the Jacobian that can differ from zero; None for dense.
     """
 
     states: tuple[tuple[str, tuple[int, ...]], ...]
@@ -89,12 +81,31 @@ class Program:
     loss: tuple[Statement, ...] | None
     jacobian: tuple[Statement, ...]
     scratch: int
+    mirrored: bool = False
+    pattern: tuple[list[int], list[int]] | None = None
     sizes: Mapping[sp.Symbol, int] = field(default_factory=dict)
 
 
-def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a C-ordered array, in entries."""
-    return tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
+COPY = "a transposed copy"
+
+
+def _swapped(
+    tensor: Tensor, place: Place, own: tuple[int, ...], target: Place, indices: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Exchange slots of a symmetric tensor so that it is read along its rows."""
+    if not indices or not tensor.symmetric_groups:
+        return own
+    last = min(zip(target.strides, indices, strict=True), key=lambda pair: pair[0])[1]
+    if own.count(last) != 1:
+        return own
+    slot = own.index(last)
+    for group in tensor.symmetric_groups:
+        if slot in group:
+            best = min(group, key=lambda k: place.strides[k])
+            swapped = list(own)
+            swapped[slot], swapped[best] = own[best], own[slot]
+            return tuple(swapped)
+    return own
 
 
 def plan_field(tensor_field: TensorField, sizes: Mapping[sp.Symbol, int]) -> Program:
@@ -200,7 +211,6 @@ class _Planner:
             end = max(end, loss_end)
         block_targets = self._block_places(jacobian_blocks, out)
         jacobian, jacobian_end = self._statements(block_targets, jacobian_definitions, free)
-        jacobian += self._mirror(jacobian_blocks, out)
         end = max(end, jacobian_end)
         return Program(
             states,
@@ -211,6 +221,8 @@ class _Planner:
             None if loss_statements is None else tuple(loss_statements),
             tuple(jacobian),
             end - first,
+            len(jacobian_blocks) < len(rates) ** 2,
+            jacobian_pattern(block_targets, out),
             self.sizes,
         )
 
@@ -279,33 +291,82 @@ class _Planner:
         free: int,
     ) -> tuple[list[Statement], int]:
         """Statements for targets, preceded by the intermediates that they need."""
-        places: dict[Tensor, Place] = {}
-        out: list[Statement] = []
+        order: list[tuple[Tensor | Place, TensorExpr]] = []
+        seen: set[Tensor] = set()
 
-        def place(tensor: Tensor) -> Place:
-            nonlocal free
-            if tensor in self.places:
-                return self.places[tensor]
-            if tensor not in places:
-                body = definitions[tensor] if tensor in definitions else tensor.definition
-                assert body is not None
-                for inner in body.tensors():
-                    if inner.kind != "identity":
-                        place(inner)
-                shape = self.shape(tensor.shape)
-                places[tensor] = Place.contiguous(tensor.name, "p", free, shape)
-                free += math.prod(shape)
-                out.extend(self._write(places[tensor], body, place))
-            return places[tensor]
+        def visit(body: TensorExpr) -> None:
+            for tensor in body.tensors():
+                if tensor in self.places or tensor in seen or tensor.kind == "identity":
+                    continue
+                seen.add(tensor)
+                own = definitions[tensor] if tensor in definitions else tensor.definition
+                assert own is not None
+                visit(own)
+                order.append((tensor, own))
 
         for target, body in targets:
-            for inner in body.tensors():
-                if inner.kind != "identity":
-                    place(inner)
-            out.extend(self._write(target, body, place))
+            visit(body)
+            order.append((target, body))
+        axes = choose_axis_orders(order, self.places, self.shape)
+        places: dict[Tensor, Place] = {}
+        out: list[Statement] = []
+        for target, body in order:
+            if isinstance(target, Tensor):
+                shape = self.shape(target.shape)
+                places[target] = Place.permuted(target.name, "p", free, shape, axes[target])
+                free += math.prod(shape)
+            where = places[target] if isinstance(target, Tensor) else target
+            for statement in self._write(where, body, {**self.places, **places}):
+                copies, statement, free = self._with_copies(statement, free, out)
+                out += [*copies, statement]
         return out, free
 
-    def _write(self, target: Place, body: TensorExpr, place: Any) -> list[Statement]:
+    def _with_copies(
+        self, statement: Statement, free: int, before: list[Statement]
+    ) -> tuple[list[Statement], Statement, int]:
+        """Transpose what is read across its rows often enough for a copy to pay."""
+        if not statement.indices:
+            return [], statement, free
+        last = min(
+            zip(statement.target.strides, statement.indices, strict=True), key=lambda p: p[0]
+        )[1]
+        sizes = statement.sizes
+        made = {c.products[0].factors[0][0]: c.target for c in before if c.comment == COPY}
+        copies: list[Statement] = []
+        products = []
+        for product in statement.products:
+            volume = math.prod(sizes[i] for i in product.indices | set(statement.indices))
+            factors = []
+            for place, ii in product.factors:
+                count = math.prod(place.shape)
+                across = ii.count(last) == 1 and place.strides[ii.index(last)] != 1
+                if (
+                    across
+                    and sizes[last] > 3
+                    and volume >= 4 * count
+                    and not product.indices <= set(statement.indices)
+                    and len(set(ii)) == len(ii)
+                ):
+                    slot = ii.index(last)
+                    order = (*(k for k in range(len(ii)) if k != slot), slot)
+                    copy = made.get(place)
+                    if copy is None or copy.strides[slot] != 1:
+                        copy = Place.permuted(f"{place.name}'", "p", free, place.shape, order)
+                        free += count
+                        made[place] = copy
+                        own = tuple(range(len(ii)))
+                        copies.append(
+                            Statement(copy, own, (Product(1.0, ((place, own),)),), False, COPY)
+                        )
+                    place = copy
+                factors.append((place, ii))
+            products.append(Product(product.number, tuple(factors)))
+        changed = dataclasses.replace(statement, products=tuple(products))
+        return copies, changed, free
+
+    def _write(
+        self, target: Place, body: TensorExpr, places: Mapping[Any, Place]
+    ) -> list[Statement]:
         """The statements that fill one array: one for each pattern of deltas."""
         patterns: dict[tuple[int, ...], list[Product]] = {}
         for (factors, monomial), number in body.terms.items():
@@ -316,7 +377,11 @@ class _Planner:
                     indices = [low if i == high else i for i in indices]
             product = Product(
                 self.number(monomial, number),
-                tuple((place(t), ii) for t, ii in factors if t.kind != "identity"),
+                tuple(
+                    (places[t], _swapped(t, places[t], ii, target, tuple(indices)))
+                    for t, ii in factors
+                    if t.kind != "identity"
+                ),
             )
             patterns.setdefault(tuple(indices), []).append(product)
         plain = tuple(range(body.rank))
@@ -345,20 +410,3 @@ class _Planner:
             up.shape + across.shape,
             tuple(n * s for s in up.strides) + across.strides,
         )
-
-    def _mirror(
-        self, blocks: Mapping[tuple[Tensor, Tensor], TensorExpr], n: int
-    ) -> list[Statement]:
-        """Blocks below the diagonal of a symmetric Jacobian."""
-        out = []
-        for row, column in blocks:
-            if (column, row) not in blocks:
-                target = self._block(column, row, n)
-                size = len(self.places[column].shape)
-                rank = len(target.shape)
-                across = (*range(size, rank), *range(size))
-                product = Product(1.0, ((self._block(row, column, n), across),))
-                out.append(
-                    Statement(target, tuple(range(rank)), (product,), False, target.name)
-                )
-        return out
