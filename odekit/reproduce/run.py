@@ -89,7 +89,7 @@ def run(
     tell: Listener = listener or (lambda name, message: None)
     if workers is not None and workers < 1:
         raise InputError(f"workers must be at least 1, got {workers}.")
-    count = min(workers or os.cpu_count() or 1, len(targets))
+    count = min(workers or _cores(), len(targets))
     if count <= 1:
         return tuple(_draw(target, folder, quick, partial(tell, target.name)) for target in targets)
     outcomes = _in_processes(targets, folder, quick, count, tell)
@@ -101,6 +101,13 @@ def run(
             reason = "its process died (out of memory, or a crash in compiled code)"
             outcomes[target.name] = _failed(target, folder, 0.0, reason, reason)
     return tuple(outcomes[target.name] for target in targets)
+
+
+def _cores() -> int:
+    """Cores that this process may use, which on a shared machine are fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS or Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _in_processes(
@@ -134,7 +141,7 @@ def _enter_worker(messages: Any, count: int) -> None:
     global _mailbox
     _mailbox = messages
     # Before NumPy is imported: BLAS threads of several workers would fight for the same cores.
-    threads = max(1, (os.cpu_count() or 1) // count)
+    threads = max(1, _cores() // count)
     for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ.setdefault(name, str(threads))
 

@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -112,6 +115,18 @@ def test_a_file_that_is_no_toml(tmp_path):
     path.write_text("time = = 3")
     with pytest.raises(InputError, match=r"bad\.toml is not TOML"):
         read_problem(path)
+
+
+def test_the_documented_files_are_problems(tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "problems.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert len(examples) == 2
+    for number, example in enumerate(examples):
+        path = tmp_path / f"{number}.toml"
+        path.write_text(example, encoding="utf-8")
+        problem = read_problem(path)
+        rates = problem.field.evaluate(problem.y0, problem.params)
+        assert rates.keys() == problem.y0.keys()
 
 
 def test_sizes_not_given_stay_symbols():
