@@ -21,11 +21,15 @@ class Access:
 
     def text(self, names: Mapping[int, str]) -> str:
         """Source of the entry, with the given names of indices."""
-        parts = [
-            names[i] if s == 1 else f"{s} * {names[i]}" for i, s in self.strides.items() if s
-        ]
-        if self.offset or not parts:
-            parts.insert(0, str(self.offset))
+        offset = self.offset
+        parts = []
+        for i, stride in self.strides.items():
+            if names[i].isdigit():
+                offset += stride * int(names[i])
+            elif stride:
+                parts.append(names[i] if stride == 1 else f"{stride} * {names[i]}")
+        if offset or not parts:
+            parts.insert(0, str(offset))
         return f"{self.buffer}[{' + '.join(parts)}]"
 
     def at(self, values: Mapping[int, int]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib
 import importlib.util
 import json
 import os
@@ -25,7 +26,7 @@ from typing import Any
 
 from odekit.codegen.folder import cache_root, distrust, warn_cache
 
-__all__ = ["environment", "load_module", "read_record", "write_record"]
+__all__ = ["environment", "load_module", "read_record", "start_numba", "write_record"]
 
 SEAL = "seal.json"
 ABANDONED = 86400.0
@@ -33,6 +34,24 @@ ABANDONED = 86400.0
 
 _lock = threading.RLock()
 _loaded: dict[str, ModuleType] = {}
+
+
+def start_numba() -> None:
+    """Start Numba without SciPy, which it imports only to see whether BLAS is there.
+
+    SciPy takes longer to import than a cached field takes to load and run. It is a dependency of
+    ours, so the answer is known; Numba asks again where a matrix product is compiled.
+    """
+    probe, asked = "scipy.linalg.cython_blas", "numba.np.arraymath"
+    if "scipy" in sys.modules or asked in sys.modules or importlib.util.find_spec("scipy") is None:
+        return
+    sys.modules[probe] = None  # type: ignore[assignment]
+    try:
+        module = importlib.import_module(asked)
+        if hasattr(module, "_HAVE_BLAS"):
+            module._HAVE_BLAS = True
+    finally:
+        del sys.modules[probe]
 
 
 @functools.cache
@@ -137,6 +156,7 @@ def _write_and_import(folder: Path, source: str, key: str) -> ModuleType:
 
 
 def _import(folder: Path, key: str) -> ModuleType:
+    start_numba()
     name = _name(key)
     spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     assert spec is not None and spec.loader is not None
