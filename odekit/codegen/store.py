@@ -43,7 +43,7 @@ def start_numba() -> None:
     ours, so the answer is known; Numba asks again where a matrix product is compiled.
     """
     probe, asked = "scipy.linalg.cython_blas", "numba.np.arraymath"
-    if "scipy" in sys.modules or asked in sys.modules or importlib.util.find_spec("scipy") is None:
+    if {"scipy.linalg", asked} & set(sys.modules) or importlib.util.find_spec("scipy") is None:
         return
     sys.modules[probe] = None  # type: ignore[assignment]
     try:
