@@ -12,6 +12,7 @@ from odekit.theory.learning_curves import (
     optimal_ridge,
     training_error,
 )
+from odekit.theory.linear_flow import linear_flow, population_flow
 from odekit.theory.measures import (
     MeasureWarning,
     effective_rank,
@@ -27,8 +28,10 @@ __all__ = [
     "effective_rank",
     "finite_equivalent",
     "learning_curve",
+    "linear_flow",
     "optimal_ridge",
     "plateau_losses",
+    "population_flow",
     "population_moments",
     "random_subspace_distance",
     "subspace_distance",
