@@ -17,6 +17,28 @@ def _scipy(name: str, task: Task) -> Outcome:
     return run(name, task)
 
 
+def _compiled(loop: str, stiff: str | None, task: Task) -> Outcome:
+    from odekit.integrate.compiled_loop import Settings, run
+
+    return run(Settings(loop, stiff=stiff, patience=PATIENCE if stiff else 0), task)
+
+
+def _blocks(task: Task) -> Outcome:
+    from odekit.integrate.compiled_loop import run_blocks
+
+    return run_blocks(task)
+
+
+PATIENCE = 2000
+"""An explicit run goes on with Rodas5P when stability leaves more steps than this to take."""
+
+
+def _loop(
+    name: str, loop: str, relative: float, stiff: bool, source: str, then: str | None = None
+) -> Method:
+    return Method(name, partial(_compiled, loop, then), relative, stiff, source)
+
+
 def _entry(name: str, relative: float, stiff: bool, source: str) -> Method:
     return Method(name, partial(_scipy, name), relative, stiff, source)
 
@@ -29,6 +51,15 @@ METHODS: dict[str, Method] = {
         _entry("BDF", 1e-10, True, "Shampine, Reichelt 1997; SciPy"),
         _entry("DOP853", 1e-9, False, "Hairer, Norsett, Wanner 1993, II.5; SciPy"),
         _entry("RK45", 1e-9, False, "Dormand, Prince 1980; SciPy"),
+        _loop("Tsit5", "Tsit5", 1e-9, False, "Tsitouras 2011"),
+        _loop("CompiledDOP853", "DOP853", 1e-9, False, "Hairer, Norsett, Wanner 1993, II.5"),
+        _loop("ROCK4", "ROCK4", 1e-9, False, "Abdulle 2002"),
+        _loop("Rodas5P", "Rodas5P", 1e-9, True, "Steinebach 2023"),
+        _loop("Tsit5-ROCK4", "explicit", 1e-9, False, "Tsitouras 2011, Abdulle 2002, in turn"),
+        _loop(
+            "Tsit5-Rodas5P", "Tsit5", 1e-9, True, "Tsitouras 2011, then Steinebach 2023", "Rodas5P"
+        ),
+        Method("Rodas5P-blocks", _blocks, 1e-9, True, "Steinebach 2023, component by component"),
     )
 }
 

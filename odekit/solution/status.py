@@ -57,7 +57,7 @@ _MESSAGES = {
     ),
     Status.step_limit: (
         "The limit on steps was reached; choose a method for stiff problems "
-        '("LSODA", "BDF", "Radau"), looser tolerances, or raise Limits(steps=...).'
+        '("auto", "Rodas5P", "LSODA"), looser tolerances, or raise Limits(steps=...).'
     ),
     Status.time_limit: (
         "The limit on time was reached; choose a faster method, looser tolerances, or raise "
@@ -66,6 +66,6 @@ _MESSAGES = {
     Status.interrupted: "The run was interrupted from the keyboard; resume from its last state.",
     Status.stalled: (
         "The step size fell below the spacing of floating-point numbers; choose a method for "
-        'stiff problems ("BDF", "Radau", "LSODA") or looser tolerances.'
+        'stiff problems ("auto", "Rodas5P", "LSODA") or looser tolerances.'
     ),
 }
