@@ -107,7 +107,9 @@ class ClosedForm:
         return {n: a[0] for n, a in result.items()} if np.ndim(t) == 0 else result
 
     def check(self, t: Any, start: Any, values: Mapping[Any, Any] | None = None) -> float:
-        """Largest relative difference from a numerical integration of the field.
+        """Largest difference from a numerical integration of the field.
+
+        Relative to the state or to its start, whichever is larger.
 
         Parameters
         ----------
@@ -136,7 +138,7 @@ class ClosedForm:
             rtol=1e-12,
             atol=1e-13 * scale,
         )
-        size = np.abs(run.y.T).max(axis=1, keepdims=True)
+        size = np.maximum(np.abs(run.y.T).max(axis=1, keepdims=True), np.abs(y0).max())
         return float((np.abs(run.y.T - flat) / np.maximum(size, 1e-300)).max())
 
 
@@ -174,8 +176,8 @@ def closed_form(field: Any) -> ClosedForm:
         return _of_pair(field, system)
     if len(system.states) != 1:
         raise InputError(
-            f"closed_form needs one state (or a product pair), got {len(system.states)}; reduce the "
-            "field first (ok.reduce)."
+            f"closed_form needs one state (or a product pair), got {len(system.states)}; "
+            "reduce the field first (ok.reduce)."
         )
     (state,), (rate,) = system.states, system.rates
     pattern = find_pattern(rate, state)

@@ -246,13 +246,13 @@ def _two_power_primitive(rate: sp.Expr, x: sp.Symbol) -> sp.Expr | None:
     inner = sp.integrate(sp.apart(1 / (u**m * (1 - u**n)), u), u)
     if inner.has(sp.Integral, sp.RootSum):
         return None
-    # Real for u on either side of one.
-    inner = inner.replace(
-        sp.log,
-        lambda a: (
-            sp.log(a**2) / 2 if a.has(u) and a.subs(u, sp.Rational(1, 2)).is_negative else sp.log(a)
-        ),
-    )
+
+    def real_logarithm(argument: sp.Expr) -> sp.Expr:
+        """The logarithm of the absolute value: real for u on either side of one."""
+        negative = argument.has(u) and argument.subs(u, sp.Rational(1, 2)).is_negative
+        return sp.log(argument**2) / 2 if negative else sp.log(argument)
+
+    inner = inner.replace(sp.log, real_logarithm)
     return k ** (m - 1) / alpha * inner.subs(u, k * x)
 
 

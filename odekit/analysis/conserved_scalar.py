@@ -362,7 +362,8 @@ def loss_mobilities(system: ScalarSystem) -> list[Fraction] | None:
     moving = np.flatnonzero(slopes.any(axis=0))
     if not moving.size:
         return None
-    relative = ratios * modular.inverse(ratios[:, moving[0]])[:, None] % modular.PRIME
+    first = np.asarray(modular.inverse(ratios[:, moving[0]]))
+    relative = ratios * first[:, None] % modular.PRIME
     if np.any(relative[:, moving] != relative[0, moving]) or not relative[0, moving].all():
         return None
     found = [

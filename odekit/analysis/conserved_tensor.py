@@ -262,6 +262,7 @@ def _invariant(field: Any, expression: TensorExpr, rates: dict[Tensor, TensorExp
     if field.loss is None or not field.time_scale:
         return Invariant(expression, 2)
     taken = {t.name for t in (*field.states, *field.parameters)}
+    taken |= {str(s) for s in (*field.size_symbols, *field.symbols)}
     name = next(n for n in ("S", "X", "Y", "S_1", "S_2") if n not in taken)
     tensor = weight(name, expression.shape)
     letters = string.ascii_letters[: expression.rank]

@@ -182,10 +182,7 @@ def _split(polynomials: Sequence[Any], ring: Any, budget: Budget) -> list[list[A
 
 
 def _first_split(polynomials: Sequence[Any]) -> tuple[int, list[Any]] | None:
-    for position, polynomial in enumerate(
-        sorted(range(len(polynomials)), key=lambda i: len(polynomials[i]))
-    ):
-        place = polynomial
+    for place in sorted(range(len(polynomials)), key=lambda i: len(polynomials[i])):
         factors = _factors(polynomials[place])
         if len(factors) > 1 or (factors and factors[0] != polynomials[place].monic()):
             return place, factors
@@ -263,7 +260,8 @@ def _filtered(
     system: ScalarSystem, points: Sequence[FixedPoint]
 ) -> tuple[list[FixedPoint], list[FixedPoint]]:
     """Sort out the points that contradict the assumptions on the states' symbols."""
-    kept, excluded = [], []
+    kept: list[FixedPoint] = []
+    excluded: list[FixedPoint] = []
     for point in points:
         flat = [float(x) for x in system.pack(point.values_by_name)]
         bad = any(

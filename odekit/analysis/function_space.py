@@ -3,8 +3,8 @@
 When the loss depends on the weights only through ``A``, and ``A`` is a product of weights, the rate
 of each weight X, contracted with X over the slots that are summed in ``A``, is the cotangent G of A
 times A itself: G and A are joined over the axes that X does not own. At a fixed point all these
-products vanish: polynomial equations in A alone. With H R < D the rank of A is bounded, and whatever
-solves the equations within the bound is lifted back to weights.
+products vanish: polynomial equations in A alone. With H R < D the rank of A is bounded; what solves
+the equations within the bound is lifted back to weights.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from odekit.analysis.scalar_system import ScalarSystem
 from odekit.analysis.tensor_system import component_system, read_sizes, split_values
 from odekit.errors import InputError, unknown_name
 from odekit.field.components import component_array
-from odekit.tensor import Tensor, TensorExpr, einsum, parameter, partial_derivative
+from odekit.tensor import Tensor, TensorExpr, einsum, identity, parameter, partial_derivative
 
 __all__ = ["fixed_points_of"]
 
@@ -198,8 +198,6 @@ class _FunctionSpace:
         for size in {
             t.shape[0] for e in self.equations for t in e.tensors() if t.kind == "identity"
         }:
-            from odekit.tensor import identity
-
             exact[identity(size)] = np.array(sp.eye(self._size(size)).tolist(), dtype=object)
         found: list[sp.Expr] = []
         for equation in self.equations:
@@ -386,7 +384,7 @@ class _FunctionSpace:
         return {t.name: rng.uniform(0.5, 1.5, size=self._shape_of(t)) for t in self.field.states}
 
     def _aligned_start(self, value: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        """One singular vector to each place of the factor that owns the first axis, the rest zero."""
+        """One singular vector to each place of the first axis's owner, the rest zero."""
         assert self.tensor.definition is not None
         ((factors, _),) = self.tensor.definition.terms
         if self.tensor.rank != 2:

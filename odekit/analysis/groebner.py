@@ -122,7 +122,7 @@ def is_unit_ideal(basis: Sequence[Any]) -> bool:
 
 
 def dimension(basis: Sequence[Any], count: int) -> int:
-    """Dimension of the solution set: the largest set of variables that no leading term is made of."""
+    """Dimension of the solution set: most variables of which no leading term is made."""
     supports = [frozenset(i for i, e in enumerate(g.LM) if e) for g in basis]
     best = 0
 

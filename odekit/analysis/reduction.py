@@ -152,8 +152,6 @@ class Reduction:
         """
         if self.field is None:
             raise InputError("The ansatz is not kept by the flow; there is no reduced trajectory.")
-        from scipy.integrate import solve_ivp
-
         values = dict(values or {})
         times = np.linspace(0.0, float(t), 41) if np.ndim(t) == 0 else np.asarray(t, dtype=float)
         local, _ = self._local(state, values)
@@ -167,27 +165,32 @@ class Reduction:
         for tolerance in (1e-12, 1e-9):
             pair = []
             for field in (local, small):
-                scale = float(np.sqrt(np.mean(field.point**2))) or 1.0
-                run = solve_ivp(
-                    lambda _, y, field=field: field.rates(y[None])[0],
-                    (0.0, float(times[-1])),
-                    field.point,
-                    t_eval=times,
-                    method="DOP853",
-                    rtol=tolerance,
-                    atol=tolerance * scale,
-                )
-                pair.append(run.y.T)
+                pair.append(_integrated(field, times, tolerance))
             lifted = []
             for y in pair[1]:
-                full = self.lift(small.unpack(y), values)
-                lifted.append(np.concatenate([np.ravel(full[n]) for n in names]))
+                state_full = self.lift(small.unpack(y), values)
+                lifted.append(np.concatenate([np.ravel(state_full[n]) for n in names]))
             runs.append((pair[0], np.array(lifted)))
         (full, reduced), (full_loose, reduced_loose) = runs
         deviation = float(np.abs(full - reduced).max())
         error = float(np.abs(full - full_loose).max() + np.abs(reduced - reduced_loose).max())
         bound = error + 1e-11 * (1 + float(np.abs(full).max()))
         return TrajectoryCheck(times, full, reduced, deviation, bound)
+
+
+def _integrated(local: LocalField, times: Array, tolerance: float) -> Array:
+    """States at times, from the local field's point at time zero."""
+    from scipy.integrate import solve_ivp
+
+    def rates(_: float, y: Array) -> Array:
+        return np.asarray(local.rates(y[None])[0])
+
+    scale = float(np.sqrt(np.mean(local.point**2))) or 1.0
+    span = (0.0, float(times[-1]))
+    run = solve_ivp(
+        rates, span, local.point, "DOP853", times, rtol=tolerance, atol=tolerance * scale
+    )
+    return np.asarray(run.y.T)
 
 
 def _names_of(field: Any, key: Any) -> bool:

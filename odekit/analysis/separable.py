@@ -1,7 +1,7 @@
-"""Numbers of ``x' = P(x)/Q(x)`` for all times: exact partial fractions, inverted without cancellation.
+"""Numbers of ``x' = P(x)/Q(x)`` for all times, from exact partial fractions.
 
-Time as a function of the state is a sum of logarithms and powers of ``x - r`` over the roots r of P.
-The state is written as ``x = x_inf - (x_inf - x0) exp(-y)`` with the rest point ``x_inf`` that it
+Time as a function of the state is a sum of logarithms and powers of ``x - r`` over the roots r of
+P. The state is written as ``x = x_inf - (x_inf - x0) exp(-y)`` with the rest point ``x_inf`` it
 moves to, so that the logarithm that diverges is ``-y`` itself and the others are taken by log1p.
 """
 

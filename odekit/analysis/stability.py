@@ -165,8 +165,9 @@ def stability(
         names = {s.name for s in field.states}
         if not isinstance(point, Mapping) or not set(point) >= names:
             raise InputError(
-                f"The point gives {', '.join(map(str, point))}; give the states {', '.join(sorted(names))}"
-                " (a point of function space needs sizes= in fixed_points for its lift)."
+                f"The point gives {', '.join(map(str, point))}; give the states "
+                f"{', '.join(sorted(names))} (a point of function space needs sizes= in "
+                "fixed_points for its lift)."
             )
         local = local_tensor(field, point, values or {}, sizes or {})
         conserved_slopes = None
