@@ -70,7 +70,7 @@ V = float64[::1]
 _RHS = "@njit(void(float64, V, V, V), cache=True, nogil=True)\ndef rhs(t, y, p, out):\n"
 
 
-def _staged_separate(dim: int, heads: int, lanes: bool = False) -> str:
+def staged_separate(dim: int, heads: int, lanes: bool = False) -> str:
     """A, A L, G, then the contractions, each computed once as a named scalar."""
     d, h = dim, heads
     # state: v (h), K (h, d), Q (h, d); parameters: L (d, d), B (d, d), L2 (d, d)
@@ -343,7 +343,7 @@ def separate(
     y0 = std * np.random.default_rng(seed).normal(size=n)
     scratch = np.zeros(heads * dim + 3 * dim * dim)
     p = np.concatenate([L.ravel(), B.ravel(), L2.ravel(), scratch])
-    source = _staged_separate(dim, heads) if dim <= 8 else _dot_separate(dim, heads)
+    source = staged_separate(dim, heads) if dim <= 8 else _dot_separate(dim, heads)
     module = _load(source + _loops_jacobian_separate(dim, heads))
 
     def to_a(y: np.ndarray) -> np.ndarray:
