@@ -219,7 +219,7 @@ class _Run:
         moments, n = self.moments, self.layer.size
         velocity = np.zeros(n)
         states, losses = np.empty((at.size, n)), np.empty(at.size)
-        span, saved = np.array([0, 0]), np.zeros(2, dtype=np.int64)
+        span, saved = np.array([0, 0, 0]), np.zeros(2, dtype=np.int64)
         rises, starts = np.zeros((WINDOWS, 2), dtype=np.int64), np.zeros((WINDOWS, n))
         memory = np.array([np.nan])
         first = float(moments.loss(coefficients(self.layer, self.layer.unpack(theta))))
@@ -227,38 +227,36 @@ class _Run:
         ceiling = 1e12 * (abs(first) + moments.y2) + 1.0
         slack = 1e-12 * moments.y2  # rounding of the loss, which is a difference of terms like y2
         status, code = Status.success, loops.RUNNING
+        kept = np.zeros((2, n))
+        sizes, train = self.layer.sizes[1:], loops.DESCEND[self.layer.case]
+
+        def advance(at: Any, saved: Any, slack: float) -> int:
+            return int(
+                train(
+                    *sizes, theta, velocity, moments.C, moments.c, moments.y2, self.lr,
+                    self.momentum, span, at, saved, states, losses, ceiling, slack, _GAP, rises,
+                    starts, memory, kept,
+                )
+            )  # fmt: skip
+
         try:
             while True:
                 span[1] = min(span[0] + _CALL_STEPS, steps)
-                code = loops.descend(
-                    *self.layer.sizes,
-                    theta,
-                    velocity,
-                    moments.C,
-                    moments.c,
-                    moments.y2,
-                    self.lr,
-                    self.momentum,
-                    span,
-                    at,
-                    saved,
-                    states,
-                    losses,
-                    ceiling,
-                    slack,
-                    _GAP,
-                    rises,
-                    starts,
-                    memory,
-                )
+                code = advance(at, saved, slack)
                 if code != loops.RUNNING or span[0] >= steps:
                     break
         except KeyboardInterrupt:
             status = Status.interrupted
         if code != loops.RUNNING:
-            status = _CODES[int(code)]
+            status = _CODES[code]
+            bad = int(span[0])
+            if bad > 0:
+                # Back to the last copy and on to the step before the bad one, by the same code.
+                theta[:], velocity[:] = kept
+                span[0], span[1] = span[2], bad - 1
+                advance(np.zeros(0, dtype=np.int64), np.zeros(2, dtype=np.int64), np.inf)
         edge = report_edge(rises, starts, int(saved[1]), self.gradient, self.lr, self.momentum)
-        done, step = int(saved[0]), max(int(span[0]), 0)
+        done, step = int(saved[0]), int(span[0])
         t, states, losses = at[:done], states[:done], losses[:done]
         if status is not Status.success and (not done or t[-1] != step):
             t = np.append(t, step)

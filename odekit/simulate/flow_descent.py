@@ -22,6 +22,7 @@ __all__ = ["descend_flow", "step_factors"]
 
 _CALL_STEPS = 200_000
 _GAP = 50
+_LONG = 100_000  # steps from which the slower compilation to the faster code pays
 
 
 def descend_flow(
@@ -47,7 +48,7 @@ def descend_flow(
             f"{type(model).__name__} has no flow; Population needs a model or a vector field."
         )
     blocks = getattr(model, "blocks", None)
-    if blocks is not None and not set(y0) & set(flow.state_names):
+    if blocks is not None and not set(y0) <= set(flow.state_names):
         # States of a whole layer: the flow holds them in blocks.
         y0 = blocks.unpack(y0)
         join = blocks.pack
@@ -56,7 +57,11 @@ def descend_flow(
     constants = dict(getattr(flow, "constants", {}))
     params = {str(k): v for k, v in data.params.items() if str(k) not in constants}
     flow.loss_value(y0, dict(data.params))  # checks names, shapes and values, one line if wrong
-    compiled = compile_field(flow, sizes=sizes_of(flow, y0, data.params))
+    compiled = compile_field(
+        flow,
+        sizes=sizes_of(flow, y0, data.params),
+        effort="full" if steps >= _LONG else "quick",
+    )
     if compiled.loss is None:
         raise InputError("The field has no loss, so there is nothing to descend.")
     layout = compiled.layout

@@ -22,6 +22,7 @@ their meaning, because a run stops on them.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -57,41 +58,38 @@ def query_blocks(heads: int, rank: int, dim: int, theta: Floats, A: Floats) -> N
 
 
 @njit(cache=True, fastmath=FAST)
-def contract(
-    case: int, heads: int, rank: int, dim: int, theta: Floats, P: Floats, A: Floats, M: Floats
-) -> None:
-    """Fill P with the coefficients of the features; A and M are scratch."""
-    if case == MERGED_ZERO:
-        F = dim * dim
-        w = theta[0]
-        for j in range(F):
-            P[j] = w * theta[heads + j]
-        for h in range(1, heads):
-            w = theta[h]
-            base = heads + h * F
-            for j in range(F):
-                P[j] += w * theta[base + j]
-        return
-    if case == SEPARATE_ZERO:
-        for j in range(dim * dim):
-            P[j] = 0.0
-        half = heads * rank * dim
-        for h in range(heads):
-            for r in range(rank):
-                k = heads + (h * rank + r) * dim
-                q = k + half
-                for d in range(dim):
-                    w = theta[h] * theta[k + d]
-                    for e in range(dim):
-                        P[d * dim + e] += w * theta[q + e]
-        return
+def contract_merged(heads: int, features: int, theta: Floats, P: Floats) -> None:
+    """Fill P with sum_h v_h U_h, row-major."""
+    w = theta[0]
+    for j in range(features):
+        P[j] = w * theta[heads + j]
+    for h in range(1, heads):
+        w = theta[h]
+        base = heads + h * features
+        for j in range(features):
+            P[j] += w * theta[base + j]
+
+
+@njit(cache=True, fastmath=FAST)
+def contract_separate(heads: int, rank: int, dim: int, theta: Floats, P: Floats) -> None:
+    """Fill P with sum_h v_h sum_r K_hr Q_hr^T, row-major."""
+    for j in range(dim * dim):
+        P[j] = 0.0
+    half = heads * rank * dim
+    for h in range(heads):
+        for r in range(rank):
+            k = heads + (h * rank + r) * dim
+            q = k + half
+            for d in range(dim):
+                w = theta[h] * theta[k + d]
+                for e in range(dim):
+                    P[d * dim + e] += w * theta[q + e]
+
+
+@njit(cache=True, fastmath=FAST)
+def contract_all(heads: int, dim: int, theta: Floats, P: Floats, A: Floats, M: Floats) -> None:
+    """Fill P with the coefficients of x_q[d] G[e, f] from u (in theta) and A."""
     E = dim + 1
-    if case == SEPARATE_ALL:
-        query_blocks(heads, rank, dim, theta, A)
-    else:
-        base = heads * E
-        for i in range(heads * dim * E):
-            A[i] = theta[base + i]
     for i in range(dim * E * E):
         M[i] = 0.0
     for h in range(heads):
@@ -109,6 +107,38 @@ def contract(
             for f in range(e + 1, E):
                 P[j] = M[row + f] + M[(d * E + f) * E + e]
                 j += 1
+
+
+@njit(cache=True, fastmath=FAST)
+def key_query_blocks(case: int, heads: int, rank: int, dim: int, theta: Floats, A: Floats) -> None:
+    """Fill A (H, D, D+1) of the layer with all blocks, either family."""
+    if case == SEPARATE_ALL:
+        query_blocks(heads, rank, dim, theta, A)
+    else:
+        base = heads * (dim + 1)
+        for i in range(heads * dim * (dim + 1)):
+            A[i] = theta[base + i]
+
+
+@njit(cache=True, fastmath=FAST)
+def contract(
+    case: int,
+    heads: int,
+    rank: int,
+    dim: int,
+    theta: Floats,
+    P: Floats,
+    A: Floats,
+    M: Floats,
+) -> None:
+    """Fill P with the coefficients of the features; A and M are scratch."""
+    if case == MERGED_ZERO:
+        contract_merged(heads, dim * dim, theta, P)
+    elif case == SEPARATE_ZERO:
+        contract_separate(heads, rank, dim, theta, P)
+    else:
+        key_query_blocks(case, heads, rank, dim, theta, A)
+        contract_all(heads, dim, theta, P, A, M)
 
 
 @njit(cache=True, fastmath=FAST)
@@ -136,7 +166,43 @@ def pull_keys_queries(
 
 
 @njit(cache=True, fastmath=FAST)
-def pull_back(
+def pull_merged(heads: int, features: int, theta: Floats, g: Floats, grad: Floats) -> None:
+    """Gradient of v and U from the gradient g of P."""
+    for h in range(heads):
+        w = theta[h]
+        base = heads + h * features
+        total = 0.0
+        for j in range(features):
+            total += theta[base + j] * g[j]
+            grad[base + j] = w * g[j]
+        grad[h] = total
+
+
+@njit(cache=True, fastmath=FAST)
+def pull_separate(heads: int, rank: int, dim: int, theta: Floats, g: Floats, grad: Floats) -> None:
+    """Gradient of v, K and Q from the gradient g of P."""
+    half = heads * rank * dim
+    for h in range(heads):
+        v = theta[h]
+        slope = 0.0
+        for r in range(rank):
+            k = heads + (h * rank + r) * dim
+            q = k + half
+            for e in range(dim):
+                grad[q + e] = 0.0
+            for d in range(dim):
+                w = v * theta[k + d]
+                total = 0.0
+                for e in range(dim):
+                    total += g[d * dim + e] * theta[q + e]
+                    grad[q + e] += w * g[d * dim + e]
+                grad[k + d] = v * total
+                slope += theta[k + d] * total
+        grad[h] = slope
+
+
+@njit(cache=True, fastmath=FAST)
+def pull_all(
     case: int,
     heads: int,
     rank: int,
@@ -148,38 +214,7 @@ def pull_back(
     M: Floats,
     gA: Floats,
 ) -> None:
-    """Fill grad with dP/dtheta^T g. A must hold what `contract` left there."""
-    if case == MERGED_ZERO:
-        F = dim * dim
-        for h in range(heads):
-            w = theta[h]
-            base = heads + h * F
-            total = 0.0
-            for j in range(F):
-                total += theta[base + j] * g[j]
-                grad[base + j] = w * g[j]
-            grad[h] = total
-        return
-    if case == SEPARATE_ZERO:
-        half = heads * rank * dim
-        for h in range(heads):
-            v = theta[h]
-            slope = 0.0
-            for r in range(rank):
-                k = heads + (h * rank + r) * dim
-                q = k + half
-                for e in range(dim):
-                    grad[q + e] = 0.0
-                for d in range(dim):
-                    w = v * theta[k + d]
-                    total = 0.0
-                    for e in range(dim):
-                        total += g[d * dim + e] * theta[q + e]
-                        grad[q + e] += w * g[d * dim + e]
-                    grad[k + d] = v * total
-                    slope += theta[k + d] * total
-            grad[h] = slope
-        return
+    """Gradient of u and A, or of u, K and Q, from the gradient g of P."""
     E = dim + 1
     j = 0
     for d in range(dim):
@@ -206,6 +241,28 @@ def pull_back(
             grad[base + i] = gA[i]
     else:
         pull_keys_queries(heads, rank, dim, theta, gA, grad)
+
+
+@njit(cache=True, fastmath=FAST)
+def pull_back(
+    case: int,
+    heads: int,
+    rank: int,
+    dim: int,
+    theta: Floats,
+    g: Floats,
+    grad: Floats,
+    A: Floats,
+    M: Floats,
+    gA: Floats,
+) -> None:
+    """Fill grad with dP/dtheta^T g. A must hold what `contract` left there."""
+    if case == MERGED_ZERO:
+        pull_merged(heads, dim * dim, theta, g, grad)
+    elif case == SEPARATE_ZERO:
+        pull_separate(heads, rank, dim, theta, g, grad)
+    else:
+        pull_all(case, heads, rank, dim, theta, g, grad, A, M, gA)
 
 
 @njit(cache=True, fastmath=FAST)
@@ -258,108 +315,118 @@ def moments_gradient(
     return loss
 
 
-@njit(cache=True, fastmath=FAST)
-def descend(
-    case: int,
-    heads: int,
-    rank: int,
-    dim: int,
-    theta: Floats,
-    velocity: Floats,
-    C: Floats,
-    c: Floats,
-    y2: float,
-    lr: float,
-    momentum: float,
-    span: Ints,
-    save_at: Ints,
-    saved: Ints,
-    states: Floats,
-    losses: Floats,
-    ceiling: float,
-    slack: float,
-    gap: int,
-    rises: Ints,
-    rise_states: Floats,
-    memory: Floats,
-) -> int:
-    """Full-batch gradient descent on the moments from step span[0] to step span[1], in place.
+def _descend(case: int) -> Any:
+    """Compile the descent of one case: with the case a constant, its step is inlined."""
 
-    `save_at` are the steps to record and `saved[0]` how many are done. `rises` (W, 2) collects the
-    windows of steps in which the loss rose by more than `slack` (rises closer than `gap` steps are
-    one window), `saved[1]` counts them, `rise_states` holds the state at each window's start.
-    `memory` = [loss of the step before]; nan at the start. Returns a code; span[0] is left at the
-    first step not done, and on failure theta at the last good state, of step span[0].
-    """
-    n = theta.shape[0]
-    F = c.shape[0]
-    E = dim + 1
-    P = np.empty(F)
-    g = np.empty(F)
-    A = np.empty(heads * dim * E)
-    gA = np.empty(heads * dim * E)
-    M = np.empty(dim * E * E)
-    grad = np.empty(n)
-    kept, kept_velocity, kept_step = theta.copy(), velocity.copy(), span[0]
-    step, last = span[0], span[1]
-    done = saved[0]
-    before = memory[0]
-    code = RUNNING
-    while True:
-        loss = moments_gradient(case, heads, rank, dim, theta, C, c, y2, grad, P, g, A, M, gA)
-        if not loss <= ceiling:
-            code = BLOWN_UP if loss > ceiling else NOT_A_NUMBER
-            break
-        if loss > before + slack:
-            count = saved[1]
-            if count > 0 and step - rises[min(count, rises.shape[0]) - 1, 1] <= gap:
-                rises[min(count, rises.shape[0]) - 1, 1] = step
+    @njit(cache=True, fastmath=FAST)
+    def descend(
+        heads: int,
+        rank: int,
+        dim: int,
+        theta: Floats,
+        velocity: Floats,
+        C: Floats,
+        c: Floats,
+        y2: float,
+        lr: float,
+        momentum: float,
+        span: Ints,
+        save_at: Ints,
+        saved: Ints,
+        states: Floats,
+        losses: Floats,
+        ceiling: float,
+        slack: float,
+        gap: int,
+        rises: Ints,
+        rise_states: Floats,
+        memory: Floats,
+        kept: Floats,
+    ) -> int:
+        n = theta.shape[0]
+        F = c.shape[0]
+        E = dim + 1
+        P, g, grad = np.empty(F), np.empty(F), np.empty(n)
+        A, gA = np.empty(heads * dim * E), np.empty(heads * dim * E)
+        M = np.empty(dim * E * E)
+        step, last = span[0], span[1]
+        first = step
+        done, count, before = saved[0], saved[1], memory[0]
+        due = save_at[done] if done < save_at.shape[0] else -1
+        code = RUNNING
+        while True:
+            if case == MERGED_ZERO:
+                contract_merged(heads, F, theta, P)
+            elif case == SEPARATE_ZERO:
+                contract_separate(heads, rank, dim, theta, P)
             else:
-                if count < rises.shape[0]:
-                    rises[count, 0] = step - 1
-                    rises[count, 1] = step
-                    for i in range(n):
-                        rise_states[count, i] = theta[i]
-                saved[1] = count + 1
-        before = loss
-        while done < save_at.shape[0] and save_at[done] <= step:
-            for i in range(n):
-                states[done, i] = theta[i]
-            losses[done] = loss
-            done += 1
-        if step == last:
-            break
-        if (step - span[0]) % 256 == 0:
-            for i in range(n):
-                kept[i] = theta[i]
-                kept_velocity[i] = velocity[i]
-            kept_step = step
-        if momentum == 0.0:
-            for i in range(n):
-                theta[i] -= lr * grad[i]
-        else:
-            for i in range(n):
-                velocity[i] = momentum * velocity[i] - lr * grad[i]
-                theta[i] += velocity[i]
-        step += 1
-    saved[0] = done
-    memory[0] = before
-    if code != RUNNING:
-        # Replay from the last copy to the step before the bad one: cheaper than a copy each step.
-        for i in range(n):
-            theta[i] = kept[i]
-            velocity[i] = kept_velocity[i]
-        for _ in range(kept_step, step - 1):
-            moments_gradient(case, heads, rank, dim, theta, C, c, y2, grad, P, g, A, M, gA)
-            for i in range(n):
-                if momentum == 0.0:
-                    theta[i] -= lr * grad[i]
+                key_query_blocks(case, heads, rank, dim, theta, A)
+                contract_all(heads, dim, theta, P, A, M)
+            times_symmetric(C, P, g)
+            loss = y2
+            for j in range(F):
+                loss += P[j] * (g[j] - 2.0 * c[j])
+                g[j] = 2.0 * (g[j] - c[j])
+            if not loss <= ceiling:
+                code = BLOWN_UP if loss > ceiling else NOT_A_NUMBER
+                break
+            if loss > before + slack:
+                at = min(count, rises.shape[0]) - 1
+                if count > 0 and step - rises[at, 1] <= gap:
+                    rises[at, 1] = step
                 else:
+                    if count < rises.shape[0]:
+                        rises[count, 0] = step - 1
+                        rises[count, 1] = step
+                        for i in range(n):
+                            rise_states[count, i] = theta[i]
+                    count += 1
+            before = loss
+            if step == due:
+                for i in range(n):
+                    states[done, i] = theta[i]
+                losses[done] = loss
+                done += 1
+                due = save_at[done] if done < save_at.shape[0] else -1
+            if step == last:
+                break
+            if (step - first) % 256 == 0:
+                for i in range(n):
+                    kept[0, i] = theta[i]
+                    kept[1, i] = velocity[i]
+                span[2] = step
+            if case == MERGED_ZERO:
+                pull_merged(heads, F, theta, g, grad)
+            elif case == SEPARATE_ZERO:
+                pull_separate(heads, rank, dim, theta, g, grad)
+            else:
+                pull_all(case, heads, rank, dim, theta, g, grad, A, M, gA)
+            if momentum == 0.0:
+                for i in range(n):
+                    theta[i] -= lr * grad[i]
+            else:
+                for i in range(n):
                     velocity[i] = momentum * velocity[i] - lr * grad[i]
                     theta[i] += velocity[i]
-        step -= 1
-    span[0] = step
-    return code
+            step += 1
+        saved[0], saved[1] = done, count
+        memory[0] = before
+        span[0] = step
+        return code
+
+    return descend
+
+
+DESCEND = tuple(_descend(case) for case in range(4))
+"""Full-batch gradient descent on the moments, in place, by case, from step span[0] to span[1].
+
+`save_at` are the steps to record and `saved[0]` how many are done. `rises` (W, 2) collects the
+windows of steps in which the loss rose by more than `slack` (rises closer than `gap` steps are one
+window), `saved[1]` counts them, `rise_states` holds the state at each window's start. `memory` =
+[loss of the step before], nan at the start. `kept` (2, n) is the state and velocity at step
+span[2], copied every 256 steps: on failure the caller goes back to it. Returns a code; span[0] is
+left at the last step looked at, whose loss is bad on failure.
+"""
 
 
 @njit(cache=True, fastmath=FAST)
@@ -768,11 +835,7 @@ def train_softmax(
     start = span[0]
     for step in range(start, span[1]):
         i = (step - start) % X.shape[0]
-        if case == SEPARATE_ALL:
-            query_blocks(heads, rank, dim, theta, A)
-        else:
-            for k in range(heads * dim * E):
-                A[k] = theta[heads * E + k]
+        key_query_blocks(case, heads, rank, dim, theta, A)
         loss = softmax_gradient(
             heads, dim, theta, A, X[i], target[i], weight[i], count, masked,
             gu, gA, a, s, power, bits, mu, slope,

@@ -9,6 +9,7 @@ import platform
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -58,8 +59,8 @@ def steps_to_save(save_at: ArrayLike | None, steps: int) -> NDArray[np.int64]:
     return at.astype(np.int64)
 
 
-def configuration_of(routine: str, **settings: Any) -> dict[str, Any]:
-    """Return the run's configuration with the versions of everything that shapes its numbers."""
+@cache
+def _versions() -> dict[str, str]:
     versions = {
         "odekit": odekit.__version__,
         "python": platform.python_version(),
@@ -70,7 +71,12 @@ def configuration_of(routine: str, **settings: Any) -> dict[str, Any]:
             versions[package] = version(package)
         except PackageNotFoundError:
             versions[package] = "not installed"
-    return {"routine": routine, **settings, "versions": versions, "threads": 1}
+    return versions
+
+
+def configuration_of(routine: str, **settings: Any) -> dict[str, Any]:
+    """Return the run's configuration with the versions of everything that shapes its numbers."""
+    return {"routine": routine, **settings, "versions": dict(_versions()), "threads": 1}
 
 
 def digest(*parts: Any) -> str:

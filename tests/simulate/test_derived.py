@@ -177,6 +177,7 @@ def test_bad_derived_input_is_refused():
         sim.sgd(object(), **call)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["merged", "separate"])
 def test_the_whole_layer_trains_on_its_population(family):
     """blocks="all": the flow in block tensors, the states of the whole layer outside.
