@@ -56,8 +56,8 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
     with pictures.style():
         for ax, heads in zip(axes[:2], HEADS, strict=True):
             _curves(ax, [run for run in shown if run.heads == heads], predicted)
-        chosen = next(run for run in shown if run.heads == 5 and run.seed == 0)
-        overlay = _heads(axes[2], chosen)
+        chosen, overlay = _turned_early([run for run in shown if run.heads == 5])
+        _heads(axes[2], chosen, overlay)
         gaps = _closer(axes[3], runs, predicted)
     numbers = {
         "plateaus": [
@@ -78,7 +78,11 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
             for run in shown
         ],
         "largest gap by scale of the start": gaps,
-        "heads against the scalar equation": overlay,
+        "heads against the scalar equation": {
+            "heads": chosen.heads,
+            "seed": chosen.seed,
+            "plateaus": _rows(overlay),
+        },
     }
     return Picture(
         pictures.finish(figure),
@@ -113,7 +117,7 @@ def _curves(ax: Any, runs: list[Run], predicted: Array) -> None:
     ax.set_ylim(0.05, 1.08)
     colours = pictures.sequence(len(runs))
     for run, colour in zip(runs, colours, strict=True):
-        bold = run.seed == 0
+        bold = run is runs[0]
         pictures.loss_curve(
             run.solution,
             predicted if bold else None,
@@ -126,19 +130,30 @@ def _curves(ax: Any, runs: list[Run], predicted: Array) -> None:
     ax.set_title(f"$H = {runs[0].heads}$", loc="right")
 
 
-def _heads(ax: Any, run: Run) -> list[dict[str, Any]]:
-    """Lay the scalar equation of each plateau over the head that grows there."""
+@dataclass(frozen=True)
+class Overlay:
+    """The scalar equation of one plateau, started on the head that grows there."""
+
+    head: int
+    mode: int
+    times: Array
+    values: Array
+    run: Array
+
+    def half_rise(self, curve: Array) -> float:
+        """Time at which a curve passes half of the scalar equation's end."""
+        return float(np.interp(0.5 * self.values[-1], np.abs(curve), self.times))
+
+
+def overlays(run: Run) -> list[Overlay]:
+    """Start the scalar equation where a head's key and query have turned to their eigenvector."""
     solution = run.solution
     t, v = solution.t, solution["v"]
     keys, queries = solution["K"][:, :, 0], solution["Q"][:, :, 0]
-    colours = [BLUE, RED, GREEN, PURPLE, ORANGE]
-    pictures.value_weights(solution, ax, colors=colours)
-    ax.set_xscale("log")
-    ax.set_xlim(100, 2e5)
-    ax.axhline(0, color="0.8", lw=0.6, zorder=0)
+    field = ok.models.plateau().flow
     found = []
     for head in range(run.heads):
-        # In the eigenvectors of Lambda (its axes here): which one has the head turned to?
+        # The eigenvectors of Lambda are its axes here: which one has the head turned to?
         strength = np.abs(v[-1, head] * keys[-1, head] * queries[-1, head])
         if strength.max() < 1e-2:
             continue  # a head that is left over
@@ -149,38 +164,55 @@ def _heads(ax: Any, run: Run) -> list[dict[str, Any]]:
             np.abs(queries[:, head, mode]) / np.linalg.norm(queries[:, head], axis=1),
         )
         first = int(np.argmax((cosine > ALIGNED) & (product > 0)))
-        start = float(np.cbrt(product[first]))
         scalar = ok.solve(
-            ok.models.plateau().flow,
-            {"v": start},
+            field,
+            {"v": np.cbrt(product[first])},
             t[first:] - t[first],
             {"lambda": SPECTRUM[mode], "trace": SPECTRUM.sum(), "N": CONTEXT},
             method="LSODA",
             tolerance=ok.Tolerance(relative=1e-8),
         )
-        sign = np.sign(v[-1, head])
-        ax.plot(t[first:], sign * scalar["v"], "--", color=BLACK, lw=0.8, zorder=4)
-        ax.plot(t[first], sign * start, ".", color=BLACK, ms=4, zorder=5)
-        halves = [
-            float(np.interp(0.5 * scalar["v"][-1], np.abs(curve), t[first:]))
-            for curve in (scalar["v"], v[first:, head])
-        ]
-        found.append(
-            {
-                "head": head,
-                "mode": mode + 1,
-                "start time": float(t[first]),
-                "v0": start,
-                "half-rise, scalar equation": halves[0],
-                "half-rise, run": halves[1],
-                "relative gap in time": halves[0] / halves[1] - 1,
-                "end, scalar equation": float(scalar["v"][-1]),
-                "end, run": float(abs(v[-1, head])),
-            }
-        )
-    ax.plot([], [], "--", color=BLACK, lw=0.8, label="scalar equation")
-    ax.legend(loc="center left", fontsize=6)
-    return sorted(found, key=lambda entry: entry["mode"])
+        found.append(Overlay(head, mode, t[first:], scalar["v"], v[first:, head]))
+    return sorted(found, key=lambda overlay: overlay.mode)
+
+
+def _turned_early(runs: list[Run]) -> tuple[Run, list[Overlay]]:
+    """The first seed whose heads have all turned before they are a third grown."""
+    for run in runs:
+        found = overlays(run)
+        if all(overlay.values[0] < overlay.values[-1] / 3 for overlay in found):
+            return run, found
+    return run, found
+
+
+def _heads(ax: Any, run: Run, found: list[Overlay]) -> None:
+    pictures.value_weights(
+        run.solution, ax, colors=[BLUE, RED, GREEN, PURPLE, ORANGE], absolute=True
+    )
+    for overlay in found:
+        ax.plot(overlay.times, overlay.values, "--", color=BLACK, lw=0.8, zorder=4)
+        ax.plot(overlay.times[0], overlay.values[0], ".", color=BLACK, ms=4, zorder=5)
+    ax.plot([], [], ".--", color=BLACK, lw=0.8, ms=4, label="scalar equation")
+    ax.set_xscale("log")
+    ax.set_xlim(8, 2e5)
+    ax.set_title(f"$H = {run.heads}$, seed {run.seed}", loc="right")
+    ax.legend(loc="upper left")
+
+
+def _rows(found: list[Overlay]) -> list[dict[str, Any]]:
+    return [
+        {
+            "head": overlay.head + 1,
+            "mode": overlay.mode + 1,
+            "start time": float(overlay.times[0]),
+            "v0": float(overlay.values[0]),
+            "half-rise, scalar equation": overlay.half_rise(overlay.values),
+            "half-rise, run": overlay.half_rise(overlay.run),
+            "end, scalar equation": float(overlay.values[-1]),
+            "end, run": float(abs(overlay.run[-1])),
+        }
+        for overlay in found
+    ]
 
 
 def _closer(ax: Any, runs: list[Run], predicted: Array) -> list[dict[str, Any]]:
@@ -188,20 +220,24 @@ def _closer(ax: Any, runs: list[Run], predicted: Array) -> list[dict[str, Any]]:
     scales = sorted({run.scale for run in runs}, reverse=True)
     rows = []
     for heads, colour, marker in zip(HEADS, (BLUE, RED), "os", strict=True):
-        worst = {scale: 0.0 for scale in scales}
         for run in (run for run in runs if run.heads == heads):
             if len(run.stairs.levels) != len(predicted):
                 gap = float("nan")  # plateaus have merged: the start is too large to tell them
             else:
                 gap = float(np.abs(run.stairs.levels - predicted).max())
-            worst[run.scale] = max(worst[run.scale], gap) if gap == gap else worst[run.scale]
-            ax.plot(run.scale, gap, marker, color=colour, mfc="none", ms=3, mew=0.7)
+            ax.plot(run.scale, gap, marker, color=colour, mfc="white", ms=3, mew=0.7)
             rows.append({"scale": run.scale, "heads": heads, "seed": run.seed, "gap": gap})
-        ax.plot(scales, [worst[s] for s in scales], "-", color=colour, lw=0.9, label=f"$H={heads}$")
+        ax.plot([], [], marker, color=colour, mfc="white", ms=3, mew=0.7, label=f"$H={heads}$")
+    for seed in SEEDS:
+        for heads, colour in zip(HEADS, (BLUE, RED), strict=True):
+            line = [r["gap"] for r in rows if r["heads"] == heads and r["seed"] == seed]
+            ax.plot(scales, line, color=colour, lw=0.4, alpha=0.6)
+    guide = np.array([scales[-1], scales[0]])
+    ax.plot(guide, 0.5 * (guide / 0.1) ** 3, "--", color="0.5", lw=0.8, label=r"$\propto$ scale$^3$")
     ax.axhline(3e-3, color="0.5", lw=0.7, ls=":")
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlabel("scale of the start")
     ax.set_ylabel("largest |measured $-$ predicted| loss")
-    ax.legend(loc="upper left")
+    ax.legend(loc="lower right")
     return rows
