@@ -133,7 +133,7 @@ def _split(
     nodes = np.cos((2 * np.arange(order + 1) + 1) * np.pi / (2 * (order + 1)))
     vandermonde = np.linalg.inv(np.vander(nodes, order + 1, increasing=True))
     for _ in range(3):
-        y: Array = rng.normal(size=dimension)
+        y = np.asarray(rng.normal(size=(dimension,)))
         y = y / np.linalg.norm(y)
         states = y + nodes[:, None, None] * np.eye(dimension)[None]
         values = reduced.form(states.reshape(-1, dimension) @ span.T, order)

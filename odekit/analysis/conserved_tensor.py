@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 import string
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from odekit.analysis.tensor_system import flatten, random_values, unflatten
 from odekit.errors import InputError, OdekitError
 from odekit.tensor import Tensor, TensorExpr, einsum, weight
 
-__all__ = ["conserved_tensor"]
+__all__ = ["conserved_tensor", "quadratic_families"]
 
 MOST_CANDIDATES = 20_000
 MOST_CHECKED_STATES = 30
@@ -40,6 +41,19 @@ def conserved_tensor(field: Any, degree: int) -> Invariants:
             "use field.components(...) for other degrees."
         )
     rates = {state: field.rates[state].expand() for state in field.states}
+    found = quadratic_families(field)
+    items = tuple(_invariant(field, expression, rates) for expression in found)
+    note = (
+        "contractions of pairs of states with slots contracted, kept equal or split; not in it: "
+        "parameters inside the form, coefficients that depend on sizes"
+    )
+    return Invariants(items, "class", f"{note}; {_confirm(field, items)}")
+
+
+@lru_cache(maxsize=32)
+def quadratic_families(field: Any) -> tuple[TensorExpr, ...]:
+    """Independent conserved contractions of pairs of states, from most to least indices."""
+    rates = {state: field.rates[state].expand() for state in field.states}
     groups: dict[tuple[sp.Expr, ...], list[_Candidate]] = {}
     for candidate in _candidates(field):
         groups.setdefault(candidate.expression.shape, []).append(candidate)
@@ -51,12 +65,7 @@ def conserved_tensor(field: Any, degree: int) -> Invariants:
             if _outside(expression, implied):
                 found.append(expression)
                 implied.extend(_consequences(expression, shape))
-    items = tuple(_invariant(field, expression, rates) for expression in found)
-    note = (
-        "contractions of pairs of states with slots contracted, kept equal or split; not in it: "
-        "parameters inside the form, coefficients that depend on sizes"
-    )
-    return Invariants(items, "class", f"{note}; {_confirm(field, items)}")
+    return tuple(found)
 
 
 def _at_concrete_sizes(field: Any, degree: int) -> Invariants:
@@ -341,7 +350,9 @@ def _confirm(field: Any, items: Sequence[Invariant]) -> str:
     rng = np.random.default_rng(3)
     point = {s: int(rng.integers(2, 50)) for s in field.symbols if s not in field.size_symbols}
     try:
-        components = field.components({str(s): v for s, v in point.items()}, **sizes)
+        # Without its loss the field is read from its rates, which spares differentiating again.
+        bare = replace(field, loss=None, time_scale={})
+        components = bare.components({str(s): v for s, v in point.items()}, **sizes)
         full = conserved_scalar(read_system(components), 2)
     except OdekitError as reason:
         return f"not confirmed in components ({reason})"

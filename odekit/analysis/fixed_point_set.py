@@ -69,7 +69,7 @@ class FixedManifold:
     equations : tuple of Expr
         Polynomials that vanish on it (empty for a continuum known by its description).
     dimension : int
-        Its dimension.
+        Its dimension, confirmed at the sample by the rank of the equations' derivatives.
     sample : FixedPoint or None
         One real point of it.
     description : str
@@ -91,8 +91,8 @@ class FixedPointSet(Sequence[FixedPoint]):
     points : tuple of FixedPoint
         Isolated real fixed points (in function space: isolated values of the intermediate).
     complete : bool
-        Whether nothing is missing: every real fixed point is in ``points`` or on one of
-        ``manifolds``.
+        Whether nothing is missing: every real fixed point is in ``points`` or satisfies the
+        equations of one of ``manifolds``.
     method : str
         How they were found and certified.
     manifolds : tuple of FixedManifold

@@ -305,31 +305,11 @@ def _manifold(
         rank = int(np.sum(singular > 1e-7 * max(1.0, singular[0])))
         if rank == count - size:
             words = f"manifold of dimension {size}: " + ", ".join(f"{e} = 0" for e in equations)
-            linear = all(sum(m) <= 1 for g in leaf for m in g)
-            sure = linear or len(leaf) == 1 or _smooth(leaf, count - size, budget)
-            return FixedManifold(equations, size, FixedPoint(system.unpack(root)), words), sure
+            return FixedManifold(equations, size, FixedPoint(system.unpack(root)), words), True
     if roots:
         words = "component whose real points are singular"
         return FixedManifold(equations, size, FixedPoint(system.unpack(roots[0])), words), False
     return None, False
-
-
-def _smooth(leaf: Sequence[Any], codimension: int, budget: Budget) -> bool:
-    """Whether no point of the component is singular, by its minors (when there are few)."""
-    import itertools
-
-    gens = leaf[0].ring.gens
-    rows = list(itertools.combinations(range(len(leaf)), codimension))
-    columns = list(itertools.combinations(range(len(gens)), codimension))
-    if len(rows) * len(columns) > 60 or codimension > 3:
-        return False
-    slopes = [[g.diff(x) for x in gens] for g in leaf]
-    minors = []
-    for r in rows:
-        for c in columns:
-            matrix = sp.Matrix([[slopes[i][j].as_expr() for j in c] for i in r])
-            minors.append(leaf[0].ring.from_expr(sp.expand(matrix.det())))
-    return is_unit_ideal(groebner_basis([*leaf, *(m for m in minors if m)], budget))
 
 
 def _numeric(system: ScalarSystem, budget: Budget, seed: int, reason: str) -> FixedPointSet:

@@ -170,7 +170,7 @@ def stability(
                 "fixed_points for its lift)."
             )
         local = local_tensor(field, point, values or {}, sizes or {})
-        conserved_slopes = None
+        conserved_slopes = _family_slopes(field, local)
     return _classify(_polished(local), tolerance, conserved_slopes)
 
 
@@ -393,6 +393,45 @@ def _conserved_slopes(system: ScalarSystem) -> Any:
         "numpy",
     )
     return lambda y: np.array(slopes(y), dtype=float).reshape(len(found), len(system.states))
+
+
+def _family_slopes(field: Any, local: LocalField) -> Any:
+    """Gradients of the entries of the conserved tensor families."""
+    from odekit.analysis.conserved_tensor import quadratic_families
+
+    try:
+        families = quadratic_families(field)
+    except InputError:
+        return None
+    scalars = {s for e in families for s in e.symbols()}
+    if not families or scalars:
+        return None
+
+    def slopes(y: NDArray[np.float64]) -> NDArray[np.float64]:
+        state = local.unpack(y)
+        rows = []
+        for family in families:
+            blocks: list[NDArray[np.float64] | None] = []
+            for s in field.states:
+                slope = family.diff(s)
+                size = state[s.name].size
+                if slope.is_zero:
+                    blocks.append(None)
+                    continue
+                blocks.append(np.asarray(slope.evaluate(state)).reshape(-1, size))
+            count = next(b.shape[0] for b in blocks if b is not None)
+            rows.append(
+                np.concatenate(
+                    [
+                        np.zeros((count, state[s.name].size)) if b is None else b
+                        for s, b in zip(field.states, blocks, strict=True)
+                    ],
+                    axis=1,
+                )
+            )
+        return np.concatenate(rows)
+
+    return slopes
 
 
 def _one_symbolic_state(system: ScalarSystem, point: Any) -> Stability:
