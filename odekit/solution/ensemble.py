@@ -53,14 +53,16 @@ class Ensemble:
     @property
     def t(self) -> NDArray[np.float64]:
         """Output times that the members share, (K,); those of the longest where some failed."""
-        longest: Solution = max(self.members, key=len)
+        longest = max(self.members, key=_reached)
+        times = longest.t[: _reached(longest)]
         for member in self.members:
-            if not np.array_equal(member.t, longest.t[: len(member)]):
+            count = _reached(member)
+            if not np.array_equal(member.t[:count], times[:count]):
                 raise InputError(
                     "The members have times of their own; give output times, not an end time, "
                     "to stack them."
                 )
-        return longest.t
+        return times
 
     def stack(self, name: str) -> NDArray[np.float64]:
         """Return one state, or ``"loss"``, of all members.
@@ -105,7 +107,7 @@ class Ensemble:
 
     def _stacked(self, read: Callable[[Solution], NDArray[np.float64]]) -> NDArray[np.float64]:
         length = len(self.t)
-        values = [read(member) for member in self.members]
+        values = [read(member)[: _reached(member)] for member in self.members]
         shape = next(value.shape[1:] for value in values)
         out = np.full((len(values), length, *shape), np.nan)
         for row, value in zip(out, values, strict=True):
@@ -116,6 +118,11 @@ class Ensemble:
         counts = {status: self.statuses.count(status) for status in dict.fromkeys(self.statuses)}
         listed = ", ".join(f"{count} {status}" for status, count in counts.items())
         return f"Ensemble({len(self)} members: {listed})"
+
+
+def _reached(member: Solution) -> int:
+    """How many outputs a member reached; the last point of one that ended early is not one."""
+    return int(member.stats.get("outputs", len(member)))
 
 
 def _named(member: Solution, name: str) -> NDArray[np.float64]:
