@@ -69,4 +69,37 @@ def fixed_points(
 
     if of is not None:
         return fixed_points_of(field, of, values or {}, sizes or {}, seconds, seed)
+    searched = _searched(field, values or {}, sizes or {}, seconds, seed)
+    if searched is not None:
+        return searched
     return fixed_points_scalar(component_system(field, values or {}, sizes or {}), seconds, seed)
+
+
+def _searched(
+    field: Any, values: Mapping[Any, Any], sizes: Mapping[Any, int], seconds: float, seed: int
+) -> FixedPointSet | None:
+    """The search of a tensor field with many states, on its own numbers; None for few."""
+    import numpy as np
+
+    from odekit.analysis.budget import Budget
+    from odekit.analysis.fixed_points_scalar import FEW_STATES, search
+    from odekit.analysis.local_expansion import local_tensor
+    from odekit.analysis.tensor_system import random_values, read_sizes, split_values
+
+    named = split_values(field, values)
+    known = read_sizes(field, named, sizes)
+    state, _ = random_values(field, known, np.random.default_rng(seed))
+    count = sum(array.size for array in state.values())
+    if count <= FEW_STATES:
+        return None
+    local = local_tensor(field, state, named, sizes)
+    reason = f"{count} states are too many for the exact computation; try of= an intermediate"
+    return search(
+        lambda y: local.rates(y[None])[0],
+        local.jacobian,
+        count,
+        local.unpack,
+        Budget(seconds),
+        seed,
+        reason,
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,11 +25,12 @@ from odekit.analysis.newton import multistart_roots
 from odekit.analysis.real_roots import real_solutions
 from odekit.analysis.scalar_system import ScalarSystem
 
-__all__ = ["fixed_points_scalar"]
+__all__ = ["FEW_STATES", "fixed_points_scalar", "rate_functions", "search"]
 
 MOST_TERMS = 20_000
 LARGEST_FACTORED = 60
 MOST_BRANCHES = 2000
+FEW_STATES = 14
 
 
 def fixed_points_scalar(system: ScalarSystem, seconds: float, seed: int = 0) -> FixedPointSet:
@@ -41,19 +44,58 @@ def fixed_points_scalar(system: ScalarSystem, seconds: float, seed: int = 0) -> 
         return fixed_points_symbolic(system, parameters, budget)
     _, opaque = polynomial_atoms(system.rates)
     if any(atom.free_symbols & own for atom in opaque):
-        return _numeric(system, budget, seed, "the field is not polynomial in the states")
+        return _numeric(system, 0.5 * seconds, seed, "the field is not polynomial in the states")
     if opaque:
-        return _numeric(system, budget, seed, "the field has irrational coefficients")
+        return _numeric(system, 0.5 * seconds, seed, "the field has irrational coefficients")
+    if len(system.states) > FEW_STATES and not _local_equations(system):
+        reason = f"{len(system.states)} states are too many for the exact computation"
+        return _numeric(system, 0.5 * seconds, seed, reason)
     try:
         return _algebraic(system, budget)
     except BudgetSpent:
         reason = f"the exact computation did not end within {seconds:g} s"
-        return _numeric(system, Budget(max(2.0, 0.3 * seconds)), seed, reason)
+        return _numeric(system, 0.3 * seconds, seed, reason)
+
+
+def _linear(system: ScalarSystem) -> bool:
+    """Whether each equation holds few states, as in independent blocks."""
+    own = set(system.states)
+    return all(len(r.free_symbols & own) <= 4 for r in system.rates)
+
+
+def _local_equations(system: ScalarSystem) -> bool:
+    """Whether each equation holds few states, as in independent blocks."""
+    own = set(system.states)
+    return all(len(r.free_symbols & own) <= 4 for r in system.rates)
 
 
 def _algebraic(system: ScalarSystem, budget: Budget) -> FixedPointSet:
-    exact_budget = budget.part(0.8)
+    found = _solved(system, budget.part(0.8))
+    kept, excluded = _filtered(system, found.points)
+    notes = [found.note] if found.note else []
+    if excluded:
+        notes.append(
+            f"solved with the assumptions on the states removed; {len(excluded)} real solution(s) "
+            "that they rule out are in .excluded"
+        )
+    return replace(found, points=tuple(kept), excluded=tuple(excluded), note="; ".join(notes))
+
+
+def _solved(system: ScalarSystem, exact_budget: Budget) -> FixedPointSet:
+    """All real solutions, whatever the states' symbols assume."""
     ring, numerators, denominators = _polynomials(system, exact_budget)
+    numerators = _linearly_independent([n for n in numerators if n], exact_budget)
+    blocks = _blocks(numerators, len(system.states))
+    if len(blocks) > 1 and not denominators:
+        parts = []
+        for variables in blocks:
+            inside = [p for p in numerators if _variables(p) & variables]
+            states = tuple(system.states[i] for i in sorted(variables))
+            rates = tuple(p.as_expr(*system.states) for p in inside)
+            parts.append(
+                (states, _solved(replace(system, states=states, rates=rates), exact_budget))
+            )
+        return _product(system, parts, exact_budget)
     leaves = _split([n for n in numerators if n], ring, exact_budget)
     count = len(system.states)
     found: dict[tuple[float, ...], tuple[tuple[sp.Expr, ...], int]] = {}
@@ -93,18 +135,92 @@ def _algebraic(system: ScalarSystem, budget: Budget) -> FixedPointSet:
             certified = False
             notes.append("the real part of a positive-dimensional component is not fully resolved")
     points = [_point(system, coordinates, multiplicity) for coordinates, multiplicity in isolated]
-    kept, excluded = _filtered(system, points)
-    if excluded:
-        notes.append(
-            f"solved with the assumptions on the states removed; {len(excluded)} real solution(s) "
-            "that they rule out are in .excluded"
-        )
     return FixedPointSet(
-        tuple(kept),
-        certified,
-        "; ".join(method),
-        tuple(continua),
-        tuple(excluded),
+        tuple(points), certified, "; ".join(method), tuple(continua), (), "; ".join(notes)
+    )
+
+
+def _variables(polynomial: Any) -> set[int]:
+    return {i for m in polynomial for i, e in enumerate(m) if e}
+
+
+def _linearly_independent(polynomials: Sequence[Any], budget: Budget) -> list[Any]:
+    """Drop polynomials that are combinations, with constant coefficients, of shorter ones."""
+    echelon: list[tuple[Any, Any]] = []
+    kept = []
+    for polynomial in sorted(polynomials, key=len):
+        rest = polynomial.copy()
+        for lead, row in echelon:
+            budget.check()
+            if lead in rest:
+                rest = rest - row * rest[lead]
+        if rest:
+            kept.append(polynomial)
+            echelon.append((rest.LM, rest.monic()))
+    return kept
+
+
+def _blocks(polynomials: Sequence[Any], count: int) -> list[set[int]]:
+    """Groups of variables that share equations."""
+    groups: list[set[int]] = [{i} for i in range(count)]
+    for polynomial in polynomials:
+        own = _variables(polynomial)
+        joined = [g for g in groups if g & own]
+        if joined:
+            groups = [g for g in groups if not g & own] + [set().union(*joined)]
+    return sorted(groups, key=min)
+
+
+def _product(
+    system: ScalarSystem,
+    parts: Sequence[tuple[tuple[sp.Symbol, ...], FixedPointSet]],
+    budget: Budget,
+) -> FixedPointSet:
+    """Combine the solutions of equations that share no variable."""
+    choices: list[list[FixedPoint | FixedManifold]] = [
+        [*found.points, *found.manifolds] for _, found in parts
+    ]
+    total = int(np.prod([len(c) for c in choices], dtype=float)) if all(choices) else 0
+    if total > MOST_BRANCHES:
+        raise BudgetSpent
+    points: list[FixedPoint] = []
+    manifolds: list[FixedManifold] = []
+    for chosen in itertools.product(*choices):
+        budget.check()
+        flat: dict[sp.Symbol, float] = {}
+        exact: dict[sp.Symbol, sp.Expr] | None = {}
+        equations: list[sp.Expr] = []
+        size, multiplicity, residual = 0, 1, 0.0
+        for (states, _), item in zip(parts, chosen, strict=True):
+            sample = item.sample if isinstance(item, FixedManifold) else item
+            assert sample is not None
+            sub = replace(system, states=states)
+            flat.update(zip(states, map(float, sub.pack(sample.values_by_name)), strict=True))
+            if isinstance(item, FixedManifold):
+                size += item.dimension
+                equations += item.equations
+                exact = None
+                continue
+            multiplicity *= item.multiplicity
+            residual = max(residual, item.residual)
+            equations += [s - (item.exact or flat)[s] for s in states]
+            if exact is not None:
+                exact = None if item.exact is None else {**exact, **item.exact}
+        values = system.unpack([flat[s] for s in system.states])
+        point = FixedPoint(values, exact, multiplicity, residual)
+        if size:
+            words = f"manifold of dimension {size}: " + ", ".join(f"{e} = 0" for e in equations)
+            manifolds.append(FixedManifold(tuple(equations), size, point, words))
+        else:
+            points.append(point)
+    method = dict.fromkeys(found.method for _, found in parts)
+    notes = dict.fromkeys(found.note for _, found in parts if found.note)
+    return FixedPointSet(
+        tuple(points),
+        all(found.complete for _, found in parts),
+        "independent blocks; " + "; ".join(method),
+        tuple(manifolds),
+        (),
         "; ".join(notes),
     )
 
@@ -312,10 +428,42 @@ def _manifold(
     return None, False
 
 
-def _numeric(system: ScalarSystem, budget: Budget, seed: int, reason: str) -> FixedPointSet:
+def _numeric(system: ScalarSystem, seconds: float, seed: int, reason: str) -> FixedPointSet:
     """Search from many starts; finds isolated points and samples of manifolds."""
     rates, slopes = rate_functions(system)
-    count = len(system.states)
+    # The budget starts after the functions are made, so that there is always a search.
+    budget, count = Budget(seconds), len(system.states)
+    searched = search(rates, slopes, count, system.unpack, budget, seed, reason)
+    kept, excluded = _filtered(system, searched.points)
+    return replace(searched, points=tuple(kept), excluded=tuple(excluded))
+
+
+def search(
+    rates: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    slopes: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    count: int,
+    unpack: Callable[[NDArray[np.float64]], dict[str, Any]],
+    budget: Budget,
+    seed: int,
+    reason: str,
+) -> FixedPointSet:
+    """Zeros of the rates from many starts, as a set that says it is partial.
+
+    Parameters
+    ----------
+    rates, slopes : callable
+        Rates (n,) and Jacobian (n, n) at a flat state.
+    count : int
+        Number of states n.
+    unpack : callable
+        Named arrays of a flat state.
+    budget : Budget
+        The search ends when it is spent.
+    seed : int
+        Seed of the starts.
+    reason : str
+        Why there is no exact answer.
+    """
     roots = multistart_roots(rates, slopes, count, starts=60, budget=budget, seed=seed)
     points = []
     on_manifold = 0
@@ -326,14 +474,14 @@ def _numeric(system: ScalarSystem, budget: Budget, seed: int, reason: str) -> Fi
             note = "degenerate or on a manifold of fixed points"
             on_manifold += 1
         residual = float(np.max(np.abs(rates(root)), initial=0.0))
-        points.append(FixedPoint(system.unpack(root), None, 1, residual, note))
-    kept, excluded = _filtered(system, points)
-    note = f"partial: {reason}; searched by least-squares Newton from 60 starts, others may exist"
+        points.append(FixedPoint(unpack(root), None, 1, residual, note))
+    note = (
+        f"partial: {reason}; searched by least-squares Newton from up to 60 starts, "
+        "others may exist"
+    )
     if on_manifold:
         note += f"; {on_manifold} of the points are degenerate or samples of a manifold"
-    return FixedPointSet(
-        tuple(kept), False, "multistart least-squares Newton", (), tuple(excluded), note
-    )
+    return FixedPointSet(tuple(points), False, "multistart least-squares Newton", (), (), note)
 
 
 def rate_functions(
@@ -342,9 +490,24 @@ def rate_functions(
     Callable[[NDArray[np.float64]], NDArray[np.float64]],
     Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ]:
-    """Numeric rates and their exact Jacobian as functions of the flat state."""
+    """Numeric rates and their Jacobian as functions of the flat state.
+
+    The Jacobian is exact for few states; for many it is taken by central differences, because
+    differentiating long expressions would cost more than the search.
+    """
     count = len(system.states)
     rates = sp.lambdify([system.states], list(system.rates), "numpy", cse=True)
+    if count > FEW_STATES:
+
+        def differences(y: NDArray[np.float64]) -> NDArray[np.float64]:
+            step = 1e-6 * (1 + float(np.abs(y).max(initial=0.0)))
+            columns = [
+                np.subtract(rates(y + step * unit), rates(y - step * unit)) / (2 * step)
+                for unit in np.eye(count)
+            ]
+            return np.stack(columns, axis=1)
+
+        return lambda y: np.array(rates(y), dtype=float), differences
     jacobian = sp.lambdify(
         [system.states],
         [sp.diff(r, s) for r in system.rates for s in system.states],
@@ -353,5 +516,5 @@ def rate_functions(
     )
     return (
         lambda y: np.array(rates(y), dtype=float),
-        lambda y: np.array(jacobian(y), dtype=float).reshape(count, count),
+        lambda y: np.array(jacobian(y), dtype=float).reshape(-1, count),
     )
