@@ -36,7 +36,7 @@ def numbalsoda(method: str) -> Callable[[Problem], Solve]:
         def solve(rtol: float, atol: float) -> np.ndarray:
             states, _ = call(
                 field.address, problem.y0, times, data=problem.p, rtol=rtol, atol=atol,
-                mxstep=10**8,
+                mxstep=10**6,
             )  # fmt: skip
             return states[1:]
 
@@ -59,7 +59,7 @@ def cyrk(method: str) -> Callable[[Problem], Solve]:
             result = pysolve_ivp(
                 field, (0.0, problem.t_end), problem.y0, method=method, t_eval=problem.times,
                 args=(problem.p,), rtol=rtol, atol=atol, pass_dy_as_arg=True,
-                max_num_steps=10**8,
+                max_num_steps=10**6,
             )  # fmt: skip
             return result.y.T
 
