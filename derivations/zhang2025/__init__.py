@@ -1,7 +1,8 @@
 """Training dynamics of in-context learning in linear attention (Zhang et al., ICML 2025).
 
-arXiv:2501.16265. The derivation reads in the order loss, merged, linear_networks, separate; the
-figures are fig1, fig3, fig4, fig6 and pcr. The table of statements is in derivations/README.md.
+arXiv:2501.16265. The derivation reads in the order loss, merged, linear_networks, separate,
+plateaus, lazy (`steps.STEPS`); the figures are fig1, fig3, fig4, fig6 and pcr.
+The table of statements is in derivations/README.md.
 """
 
 from odekit.reproduce import Target

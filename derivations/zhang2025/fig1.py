@@ -1,9 +1,9 @@
 r"""Figure 1: merged keys and queries, one abrupt drop.
 
-D = 4, N = 31, H = 8. One loss curve is reached in four ways: the gradient flow of the expected loss;
-gradient descent of the attention layer on a finite training set that is closed under y -> -y, so
-that the reduced model is the whole layer; the two-layer linear network on the cubic features of that
-set, trained by a loop of its own; and the network's gradient flow on the set's moments.
+D = 4, N = 31, H = 8. One loss curve is reached in four ways: the gradient flow of the expected
+loss; gradient descent of the attention layer on a finite training set that is closed under y -> -y,
+so that the reduced model is the whole layer; the two-layer linear network on the cubic features of
+that set, trained by a loop of its own; and the network's gradient flow on the set's moments.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
         ".1). (a) The loss drops once, from L(M_0) to L(M_*) (dashed, from theory). Gradient "
         "descent of the attention layer on a training set, and of the two-layer linear network on "
         "its cubic features, follow the set's gradient flow; the population's flow (blue) differs "
-        "by the sampling of the set. (b) All modes of A leave zero together, and settle at rates of "
-        "their own. (c) White tokens: tr A/D along the run against the closed form sigma(t), from "
+        "by the sampling of the set. (b) All modes of A leave zero together, and settle at their "
+        "own rates. (c) White tokens: tr A/D along the run against the closed form sigma(t), from "
         "a balanced start and from a generic one, where w_init must be taken from the growing "
         "mode. (d) Gradient descent approaches the flow in proportion to the "
         "learning rate.",
@@ -57,12 +57,12 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
 
 
 def _one_curve(ax: Any, beside: Any, quick: bool) -> dict[str, Any]:
-    model = ok.models.attention_merged(heads=HEADS, dim=DIM)
+    model: Any = ok.models.attention_merged(heads=HEADS, dim=DIM)
     y0 = ok.simulate.initial(model, SCALE, SEED)
-    params = {"Lambda": np.diag(SPECTRUM), "N": CONTEXT}
+    params: dict[str, Any] = {"Lambda": np.diag(SPECTRUM), "N": CONTEXT}
     lr = 0.05
     times = np.linspace(0.0, END, 401)
-    flow = ok.solve(model.flow, y0, times, params, tolerance=TOLERANCE)
+    flow: Any = ok.solve(model.flow, y0, times, params, tolerance=TOLERANCE)
 
     drawn = ok.simulate.sequences(
         1000 if quick else 5000, covariance=np.diag(SPECTRUM), context=CONTEXT, seed=DATA_SEED
@@ -70,13 +70,13 @@ def _one_curve(ax: Any, beside: Any, quick: bool) -> dict[str, Any]:
     x, y = ok.simulate.close_under_sign(*drawn)
     moments = ok.simulate.statistics(x, y, kind="reduced")
     steps = round(END / (2 * lr))
-    descent = ok.simulate.gradient_descent(
+    descent: Any = ok.simulate.gradient_descent(
         model, moments, y0=y0, lr=lr, steps=steps, save_at=np.arange(steps + 1)
     )
     twin = linear_networks.as_network(y0)
     z = linear_networks.cubic_features(x, y)
     at, losses = linear_networks.train_network(z, y[:, -1], twin, lr, steps, every=25)
-    network = ok.solve(
+    network: Any = ok.solve(
         linear_networks.network_flow(),
         twin,
         times,
@@ -89,19 +89,31 @@ def _one_curve(ax: Any, beside: Any, quick: bool) -> dict[str, Any]:
     ]
     ax.set_xlim(0, END)
     ax.set_ylim(0, 1.1)
-    pictures.loss_curve(
-        flow, levels, ax, color=BLUE, label="flow, population", plateau_label=""
-    )
+    pictures.loss_curve(flow, levels, ax, color=BLUE, label="flow, population", plateau_label="")
     pictures.loss_curve(network, ax=ax, color=BLACK, lw=0.8, label="network flow, training set")
     pictures.loss_curve(
-        descent, ax=ax, per_step=2 * lr, color=ORANGE, lw=3.5, alpha=0.5, zorder=1,
+        descent,
+        ax=ax,
+        per_step=2 * lr,
+        color=ORANGE,
+        lw=3.5,
+        alpha=0.5,
+        zorder=1,
         label="attention GD, training set",
     )
-    ax.plot(2 * lr * at, losses, "o", color=RED, ms=3, mfc="none", label="network GD, cubic features")
+    ax.plot(
+        2 * lr * at, losses, "o", color=RED, ms=3, mfc="none", label="network GD, cubic features"
+    )
     for level, name in zip(levels, (r"\mathcal{M}_0", r"\mathcal{M}_*"), strict=True):
         ax.annotate(
-            rf"$\mathcal{{L}}({name})$", (END, level), (-2, 2), textcoords="offset points",
-            ha="right", va="bottom", fontsize=6.5, color="0.25",
+            rf"$\mathcal{{L}}({name})$",
+            (END, level),
+            (-2, 2),
+            textcoords="offset points",
+            ha="right",
+            va="bottom",
+            fontsize=6.5,
+            color="0.25",
         )
     ax.legend(loc="upper right", bbox_to_anchor=(1.0, 0.9))
     strengths = pictures.modes(flow, np.eye(DIM), ax=beside, lw=0)
@@ -110,7 +122,9 @@ def _one_curve(ax: Any, beside: Any, quick: bool) -> dict[str, Any]:
         zip(strengths.lines, pictures.sequence(DIM), strict=True)
     ):
         beside.plot(
-            flow.t, line.get_ydata() / best[mode], color=colour,
+            flow.t,
+            line.get_ydata() / best[mode],
+            color=colour,
             label=rf"$\lambda_{mode + 1}={SPECTRUM[mode]:g}$",
         )
         line.remove()
@@ -148,8 +162,8 @@ def _half_drop(t: Any, loss: Any) -> float:
 
 
 def _white(ax: Any) -> dict[str, Any]:
-    model = ok.models.attention_merged(heads=HEADS, dim=DIM)
-    params = {"Lambda": np.eye(DIM), "N": CONTEXT}
+    model: Any = ok.models.attention_merged(heads=HEADS, dim=DIM)
+    params: dict[str, Any] = {"Lambda": np.eye(DIM), "N": CONTEXT}
     generic = ok.simulate.initial(model, SCALE, SEED)
     aligned = merged.balanced_start(0.3 * generic["v"], DIM)
     times = np.linspace(0.0, 6.5, 131)
@@ -161,7 +175,7 @@ def _white(ax: Any) -> dict[str, Any]:
             ("generic", generic, merged.growing_mode(generic)),
         )
     ):
-        run = ok.solve(model.flow, y0, times, params, tolerance=TOLERANCE)
+        run: Any = ok.solve(model.flow, y0, times, params, tolerance=TOLERANCE)
         strength = np.trace(run.value("A"), axis1=1, axis2=2) / DIM
         form = merged.sigmoid(times, DIM, CONTEXT, size)
         gaps[name] = float(np.abs(strength - form).max()) / top
@@ -185,25 +199,29 @@ def _white(ax: Any) -> dict[str, Any]:
 
 
 def _learning_rates(ax: Any, quick: bool) -> dict[str, Any]:
-    model = ok.models.attention_merged(heads=HEADS, dim=DIM)
+    model: Any = ok.models.attention_merged(heads=HEADS, dim=DIM)
     y0 = ok.simulate.initial(model, SCALE, SEED)
-    params = {"Lambda": np.diag(SPECTRUM), "N": CONTEXT}
+    params: dict[str, Any] = {"Lambda": np.diag(SPECTRUM), "N": CONTEXT}
     rates = 0.08 / 2.0 ** np.arange(3 if quick else 6)
     times = np.arange(0.0, 75.0, 0.8)
-    flow = ok.solve(model.flow, y0, times, params, tolerance=ok.Tolerance(relative=1e-9))
+    flow: Any = ok.solve(model.flow, y0, times, params, tolerance=ok.Tolerance(relative=1e-9))
+    population = ok.simulate.Population(params)
     gaps = []
     for lr in rates:
         at = np.rint(times / (2 * lr)).astype(int)
-        run = ok.simulate.gradient_descent(
-            model, ok.simulate.Population(params), y0=y0, lr=float(lr), steps=int(at[-1]), save_at=at
+        run: Any = ok.simulate.gradient_descent(
+            model,
+            population,
+            y0=y0,
+            lr=float(lr),
+            steps=int(at[-1]),
+            save_at=at,
         )
         gaps.append(float(np.abs(run.loss - flow.loss).max()))
     # The slope at the small end, where the error's next order has died out.
     slope, _ = pictures.power_law(rates[-3:], gaps[-3:])
     ax.loglog(rates, gaps, "o-", color=BLUE, mfc="white", label="merged, population")
-    ax.loglog(
-        rates, gaps[-1] * rates / rates[-1], "--", color="0.5", lw=0.8, label=r"slope 1"
-    )
+    ax.loglog(rates, gaps[-1] * rates / rates[-1], "--", color="0.5", lw=0.8, label=r"slope 1")
     ax.xaxis.set_minor_formatter("")
     ax.set_xlabel(r"learning rate $\eta$  ($t = 2\eta\,\times$ steps)")
     ax.set_ylabel(r"$\max_t\;|\mathcal{L}_\mathrm{GD} - \mathcal{L}_\mathrm{flow}|$")

@@ -18,7 +18,7 @@ import odekit as ok
 import odekit.plot as pictures
 from odekit.reproduce import Picture
 
-from . import separate, staircase
+from . import plateaus, separate, staircase
 
 Array = NDArray[np.float64]
 
@@ -94,18 +94,18 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
         "and query have turned to their eigenvector (cosine .99, dots). (d) Largest gap over the "
         "five levels between measured (flattest between drops) and predicted, against the scale "
         "of the start, for every seed.",
-        separate.plateau_losses().equations + separate.scalar_equation().equations,
+        separate.plateau_losses().equations + plateaus.scalar_equation().equations,
     )
 
 
 def integrate(heads: int, seed: int, scale: float) -> Run:
     """Run one seed until it rests, and read its plateaus."""
-    model = ok.models.attention_separate(heads=heads, rank=1, dim=DIM)
+    model: Any = ok.models.attention_separate(heads=heads, rank=1, dim=DIM)
     y0 = ok.simulate.initial(model, scale, seed)
     # A plateau lasts about 1/(lambda^2 v0), so the run ends at so many times 1/scale: the slowest
     # of the twelve leaves its last plateau at 1/4 of it.
     times = np.concatenate([[0.0], np.geomspace(0.3 / scale, 6e3 / scale, 900)])
-    run = ok.solve(
+    run: Any = ok.solve(
         model.flow, y0, times, PARAMS, method="LSODA", tolerance=ok.Tolerance(relative=1e-8)
     )
     stairs = staircase.read_staircase(run, staircase.speed(model.flow))
@@ -150,7 +150,7 @@ def overlays(run: Run) -> list[Overlay]:
     solution = run.solution
     t, v = solution.t, solution["v"]
     keys, queries = solution["K"][:, :, 0], solution["Q"][:, :, 0]
-    field = ok.models.plateau().flow
+    field: Any = ok.models.plateau().flow
     found = []
     for head in range(run.heads):
         # The eigenvectors of Lambda are its axes here: which one has the head turned to?
@@ -164,7 +164,7 @@ def overlays(run: Run) -> list[Overlay]:
             np.abs(queries[:, head, mode]) / np.linalg.norm(queries[:, head], axis=1),
         )
         first = int(np.argmax((cosine > ALIGNED) & (product > 0)))
-        scalar = ok.solve(
+        scalar: Any = ok.solve(
             field,
             {"v": np.cbrt(product[first])},
             t[first:] - t[first],
@@ -233,7 +233,9 @@ def _closer(ax: Any, runs: list[Run], predicted: Array) -> list[dict[str, Any]]:
             line = [r["gap"] for r in rows if r["heads"] == heads and r["seed"] == seed]
             ax.plot(scales, line, color=colour, lw=0.4, alpha=0.6)
     guide = np.array([scales[-1], scales[0]])
-    ax.plot(guide, 0.5 * (guide / 0.1) ** 3, "--", color="0.5", lw=0.8, label=r"$\propto$ scale$^3$")
+    ax.plot(
+        guide, 0.5 * (guide / 0.1) ** 3, "--", color="0.5", lw=0.8, label=r"$\propto$ scale$^3$"
+    )
     ax.axhline(3e-3, color="0.5", lw=0.7, ls=":")
     ax.set_xscale("log")
     ax.set_yscale("log")

@@ -1,14 +1,14 @@
 r"""Figure 4: the rank of keys and queries decides which plateaus are long.
 
 D = 8, spectrum proportional to 1..8, N = 31, H = 9, R = 1, 2, 4, 8. Pairs of key and query in one
-head share its value weight: once that has grown, the next eigenvector is learned by the same head at
-an exponential rate, in a time of order ``ln(1/scale) / lambda^2``, while a new head needs
+head share its value weight: once that has grown, the next eigenvector is learned by the same head
+at an exponential rate, in a time of order ``ln(1/scale) / lambda^2``, while a new head needs
 ``1/(lambda^2 v0)``. So plateaus at multiples of R are long, the others brief.
 
 Two definitions of "long", both of which the picture varies:
 
-- by length: the time between learning the m-th and the next eigenvector (``e_d^T A e_d`` passes half
-  its optimum), in units of ``tau/lambda^2`` of the one learned next, is at least a threshold;
+- by length: the time between learning the m-th and the next eigenvector (``e_d^T A e_d`` passes
+  half its optimum), in units of ``tau/lambda^2`` of the one learned next, is at least a threshold;
 - by depth, from the loss curve alone: the speed of the loss falls by at least so many decades below
   its speed at the drops on either side (staircase.py).
 """
@@ -48,7 +48,7 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
     runs: dict[tuple[int, int, float], Any] = {}
     for rank in RANKS:
         progress(f"rank {rank}, {len(seeds)} seeds from two scales")
-        model = ok.models.attention_separate(heads=HEADS, rank=rank, dim=DIM)
+        model: Any = ok.models.attention_separate(heads=HEADS, rank=rank, dim=DIM)
         for seed in seeds:
             for scale in (LARGE, SMALL):
                 runs[rank, seed, scale] = _integrate(model, rank, seed, scale)
@@ -190,9 +190,7 @@ def _counts_by_length(ax: Any, lengths: Any, colours: Any) -> dict[str, Any]:
 def _counts_by_depth(ax: Any, runs: Any, colours: Any, seeds: Any) -> dict[str, Any]:
     found = {}
     for rank in RANKS:
-        rate = staircase.speed(
-            ok.models.attention_separate(heads=HEADS, rank=rank, dim=DIM).flow
-        )
+        rate = staircase.speed(ok.models.attention_separate(heads=HEADS, rank=rank, dim=DIM).flow)
         depths = [
             staircase.read_staircase(runs[rank, seed, SMALL], rate, DEPTHS[0]).depths
             for seed in seeds

@@ -65,7 +65,7 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
 
 def _start(name: str, scale: float) -> tuple[Any, dict[str, Array]]:
     if name == "merged":
-        model = ok.models.attention_merged(heads=HEADS, dim=DIM)
+        model: Any = ok.models.attention_merged(heads=HEADS, dim=DIM)
     else:
         model = ok.models.attention_separate(heads=HEADS, rank=1, dim=DIM)
     return model, ok.simulate.initial(model, scale, SEED)
@@ -80,7 +80,7 @@ def _sweep(ax: Any, name: str, scales: tuple[float, ...]) -> list[dict[str, floa
         times = np.concatenate([[0.0], np.geomspace(1e-4, end, 800)])
         # A tiny start waits long at its saddles, which suits an implicit method.
         waits = name == "separate" and scale < 0.1
-        run = ok.solve(
+        run: Any = ok.solve(
             model.flow,
             y0,
             times,
@@ -129,9 +129,7 @@ def _lazy(ax: Any, beside: Any, scales: tuple[float, ...]) -> dict[str, Any]:
                 model, y0 = _start(name, scale)
                 y0 = lazy.paired(y0) if kind == "paired" else y0
                 times = stretch * slow / scale**power
-                run = ok.solve(
-                    model.flow, y0, times, PARAMS, method="DOP853", tolerance=FINE
-                )
+                run: Any = ok.solve(model.flow, y0, times, PARAMS, method="DOP853", tolerance=FINE)
                 excess = run.loss - floor
                 line = lazy.lazy_excess(y0, COVARIANCE, CONTEXT, times)
                 gaps.append(float(np.abs(excess - line).max() / line[0]))

@@ -25,9 +25,7 @@ def network_flow() -> Any:
     w2, W1 = ok.weight("w2", (H,)), ok.weight("W1", (H, F))
     C, c = ok.parameter("C", (F, F), symmetric=True), ok.parameter("c", (F,))
     a = ok.define("a", ok.einsum("h,hf->f", w2, W1))
-    loss = (
-        ok.parameter("y2") * 1 - 2 * ok.einsum("f,f->", c, a) + ok.einsum("f,fg,g->", a, C, a)
-    )
+    loss = ok.parameter("y2") * 1 - 2 * ok.einsum("f,f->", c, a) + ok.einsum("f,fg,g->", a, C, a)
     return ok.gradient_flow(loss, weights=(w2, W1), time_scale=2)
 
 
@@ -95,7 +93,7 @@ def merged_is_a_two_layer_network() -> Statement:
     x, y, w = draw_sequences(lam, context, 20, seed=1)
     layers = as_network(state)
     answers = cubic_features(x, y) @ (layers["w2"] @ layers["W1"])
-    model = ok.models.attention_merged()
+    model: Any = ok.models.attention_merged()
     given = [
         model.prediction.evaluate(
             {**state, "x": x[p, :-1], "x_q": x[p, -1], "w": w[p], "N": context}
@@ -116,8 +114,8 @@ def merged_is_a_two_layer_network() -> Statement:
 
     small = {name: 1e-3 * value for name, value in state.items()}
     times = np.linspace(0.0, 20.0, 40)
-    run = ok.solve(model.flow, small, times, params)
-    twin = ok.solve(network, as_network(small), times, features)
+    run: Any = ok.solve(model.flow, small, times, params)
+    twin: Any = ok.solve(network, as_network(small), times, features)
     gap = np.abs(run["U"].reshape(len(times), heads, -1) - twin["W1"]).max()
     # Two runs, each within the solver's 1e-6.
     checks.append(Check("trajectories", float(gap) / float(np.abs(run["U"]).max()), 2e-6))
@@ -146,7 +144,7 @@ def separate_is_convolutional() -> Statement:
         v * sum(strided_convolution(z, k) @ q for k, q in zip(K, Q, strict=True))
         for v, K, Q in zip(state["v"], state["K"], state["Q"], strict=True)
     )
-    model = ok.models.attention_separate()
+    model: Any = ok.models.attention_separate()
     given = [
         model.prediction.evaluate(
             {**state, "x": x[p, :-1], "x_q": x[p, -1], "w": w[p], "N": context}

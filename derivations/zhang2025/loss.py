@@ -45,14 +45,14 @@ def expected_loss() -> Statement:
         loss = model.loss.expression
         A, covariance = (named(model.flow, tensor) for tensor in ("A", "Lambda"))
         checks.append(identical(f"{name}: loss in A", loss, loss_in(A, covariance, N)))
-    model = ok.models.attention_merged()
-    v, U = model.weights
+    merged: Any = ok.models.attention_merged()
+    v, U = merged.weights
     made = ok.einsum("h,hij->ij", v, U)
-    checks.append(identical("merged: A = sum_h v_h U_h", body(model.flow, "A"), made))
-    model = ok.models.attention_separate()
-    v, K, Q = model.weights
+    checks.append(identical("merged: A = sum_h v_h U_h", body(merged.flow, "A"), made))
+    separate: Any = ok.models.attention_separate()
+    v, K, Q = separate.weights
     made = ok.einsum("h,hri,hrj->ij", v, K, Q)
-    checks.append(identical("separate: A = sum_h v_h sum_r k q^T", body(model.flow, "A"), made))
+    checks.append(identical("separate: A = sum_h v_h sum_r k q^T", body(separate.flow, "A"), made))
     return Statement(
         "1",
         "With A = sum_h v_h U_h (merged) or A = sum_h v_h sum_r k_hr q_hr^T (separate), the "
@@ -84,8 +84,10 @@ def second_moment_of_the_context() -> Statement:
         "2",
         "The second moment of the empirical covariance is that of beta, and the cubic features "
         "beta x_q^T have second moments B (x) Lambda and target correlation Lambda^2.",
-        (r"B = \mathbb{E}[S^2] = \Lambda\left[\left(1+\tfrac1N\right)\Lambda"
-         r" + \tfrac{\operatorname{tr}\Lambda}{N} I\right]",),
+        (
+            r"B = \mathbb{E}[S^2] = \Lambda\left[\left(1+\tfrac1N\right)\Lambda"
+            r" + \tfrac{\operatorname{tr}\Lambda}{N} I\right]",
+        ),
         checks=(
             identical("E[S^2] = B", mean, B),
             identical("E[beta beta^T] = B", spread, B),
@@ -106,9 +108,7 @@ def gradient_flow() -> Statement:
     for name, model in models().items():
         flow = model.flow
         A, L = named(flow, "A"), named(flow, "Lambda")
-        pull = ok.einsum("ij,jk->ik", L, L) - ok.einsum(
-            "ij,jk,kl->il", second_moment(L, N), A, L
-        )
+        pull = ok.einsum("ij,jk->ik", L, L) - ok.einsum("ij,jk,kl->il", second_moment(L, N), A, L)
         checks.append(identical(f"{name}: G = L^2 - B A L", body(flow, "G_A"), pull))
         G = named(flow, "G_A")
         if name == "merged":

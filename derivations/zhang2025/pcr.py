@@ -18,7 +18,7 @@ import odekit as ok
 import odekit.plot as pictures
 from odekit.reproduce import Picture
 
-from . import separate, staircase
+from . import plateaus, separate, staircase
 
 Array = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ COVARIANCE = (COVARIANCE + COVARIANCE.T) / 2
 
 def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
     """Draw the figure."""
-    model = ok.models.attention_separate(heads=HEADS, rank=1, dim=DIM)
+    model: Any = ok.models.attention_separate(heads=HEADS, rank=1, dim=DIM)
     rate = staircase.speed(model.flow)
     contexts = CONTEXTS[::3] if quick else CONTEXTS
     matrices: dict[tuple[int, int], Array] = {}
@@ -77,7 +77,7 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
         f"absolute). (c) {TESTS} test sequences at plateau 2: prediction of the layer against "
         "principal component regression with two components on the context. (d) Root mean square "
         "of the difference, relative, as the context grows; dashed: N^(-1/2).",
-        separate.principal_components().equations,
+        plateaus.principal_components().equations,
     )
 
 
@@ -138,9 +138,7 @@ def _gaps(ax: Any, rows: list[dict[str, Any]]) -> None:
 def _tests(ax: Any, beside: Any, contexts: Any, matrices: Any) -> list[dict[str, Any]]:
     found = []
     for context in contexts:
-        drawn = ok.simulate.sequences(
-            TESTS, covariance=COVARIANCE, context=context, seed=TEST_SEED
-        )
+        drawn = ok.simulate.sequences(TESTS, covariance=COVARIANCE, context=context, seed=TEST_SEED)
         x, y = drawn
         tokens, labels, queries = x[:, :-1], y[:, :-1], x[:, -1]
         beta = np.einsum("pn,pni->pi", labels, tokens) / context

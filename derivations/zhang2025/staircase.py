@@ -3,9 +3,9 @@ r"""Reading plateaus off a loss curve, without knowing what theory predicts.
 Definition. Along the flow ``-d(loss)/dt = 2 |d(theta)/dt|^2`` is known from the right-hand side. On
 the logarithm of this speed a *drop* is a local maximum that stands at least ``depth`` decades above
 the lowest speed on either side (before the next higher one), and across which the loss falls by at
-least ``least`` of its start. A *plateau* is what lies before, between and after the drops; its level
-is the loss where the speed is lowest. A plateau's *depth* is the number of decades from there up to
-the lower of the two drops beside it; its *length* the time between them.
+least ``least`` of its start. A *plateau* is what lies before, between and after the drops; its
+level is the loss where the speed is lowest. A plateau's *depth* is the number of decades from there
+up to the lower of the two drops beside it; its *length* the time between them.
 """
 
 from __future__ import annotations
