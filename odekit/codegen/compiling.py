@@ -149,7 +149,7 @@ def _scalar_recipe(field: ScalarField, effort: str) -> Recipe:
     layout = {
         "states": program.states,
         "parameters": program.parameters,
-        "scratch": 0,
+        "scratch": program.scratch,
         "symmetries": tuple((name, ((0, 1),)) for name in program.symmetric),
     }
     return Recipe(

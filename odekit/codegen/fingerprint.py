@@ -89,12 +89,29 @@ def _scalar_content(field: Any) -> list[Any]:
     def groups(named: Mapping[str, Any]) -> list[Any]:
         return [[name, shape, [str(s) for s in symbols]] for name, (shape, symbols) in named.items()]
 
+    nodes: dict[Any, int] = {}
+    described: list[Any] = []
+
+    def number(expression: Any) -> int:
+        """Number distinct parts, so that what expressions share is read once."""
+        if expression not in nodes:
+            if expression.args:
+                own = [type(expression).__name__, [number(a) for a in expression.args]]
+                # An undefined function bears its name.
+                content: Any = [*own, str(getattr(expression, "name", ""))]
+            else:
+                content = [type(expression).__name__, str(expression)]
+            nodes[expression] = len(described)
+            described.append(content)
+        return nodes[expression]
+
     return [
         "scalar",
         groups(field.state_groups),
         groups(field.parameter_groups),
         [str(s) for s in field.states],
-        [str(e) for e in field.rates],
-        None if field.loss is None else str(field.loss),
+        [number(e) for e in field.rates],
+        None if field.loss is None else number(field.loss),
         field.uniform,
+        described,
     ]

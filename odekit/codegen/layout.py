@@ -168,7 +168,14 @@ class Layout:
                     "give a size of at least one."
                 )
         if self.prepare is not None:
-            self.prepare(out)
+            try:
+                with np.errstate(all="ignore"):
+                    self.prepare(out)
+            except (ArithmeticError, ValueError) as error:
+                raise InputError(
+                    f"The parameters give a coefficient that is no number ({error}); "
+                    f"check {_listed(self.parameters)}."
+                ) from None
         return out
 
     def _open(self, params: Mapping[str, Any] | None) -> Mapping[str, Any]:

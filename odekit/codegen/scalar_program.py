@@ -1,15 +1,15 @@
-"""A scalar field as source: right-hand side, loss and exact Jacobian, component by component."""
+"""A scalar field as source: right-hand side, loss and exact Jacobian."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import sympy as sp
-from numpy.typing import NDArray
 
-from odekit.codegen.scalar_source import straight_line
+from odekit.codegen.repetition import Run, Spot, find_runs
+from odekit.codegen.scalar_source import HEAD, OPTIONS, indented, straight_line
 from odekit.field.scalar_field import ScalarField
 
 __all__ = ["ScalarProgram", "plan_scalar"]
@@ -22,65 +22,217 @@ class ScalarProgram:
     states: tuple[tuple[str, tuple[int, ...]], ...]
     parameters: tuple[tuple[str, tuple[int, ...]], ...]
     symmetric: tuple[str, ...]
+    scratch: int
     main: str
     jacobian: str
-    pattern: tuple[NDArray[np.intp], NDArray[np.intp]] | None
+    pattern: tuple[list[int], list[int]] | None
 
 
 def plan_scalar(field: ScalarField) -> ScalarProgram:
     """Write a scalar field's functions."""
-    from odekit.codegen.module_source import HEAD, OPTIONS
+    return _Planner(field).program()
 
-    states = tuple((name, shape) for name, (shape, _) in field.state_groups.items())
-    parameters = tuple((name, shape) for name, (shape, _) in field.parameter_groups.items())
-    ordered = [s for _, symbols in field.state_groups.values() for s in symbols]
-    given = [s for _, symbols in field.parameter_groups.values() for s in symbols]
-    # Real symbols: the derivative of |x| is then sign(x) and not one of a complex modulus.
-    local = {s: sp.Symbol(f"y{k}", real=True) for k, s in enumerate(ordered)}
-    local.update({s: sp.Symbol(f"p{k}", real=True) for k, s in enumerate(given) if s not in local})
-    rate = dict(zip(field.states, field.rates, strict=True))
-    rates = [sp.sympify(rate[s]).xreplace(local) for s in ordered]
-    lines = straight_line([f"out[{k}]" for k in range(len(rates))], rates)
-    main = [
-        HEAD,
-        f"@njit(void(float64, VECTOR, VECTOR, VECTOR), {OPTIONS})\ndef rhs(t, y, p, out):\n"
-        + _indented(lines),
-    ]
-    if field.loss is not None:
-        *before, last = straight_line(["value"], [sp.sympify(field.loss).xreplace(local)])
-        main.append(
-            f"@njit(float64(VECTOR, VECTOR), {OPTIONS})\ndef loss(y, p):\n"
-            + _indented([*before, last, "return value"])
-        )
-    place = {local[s]: k for k, s in enumerate(ordered)}
-    entries: list[tuple[int, int, Any]] = []
-    for row, expression in enumerate(rates):
-        for symbol in sorted(expression.free_symbols & set(place), key=place.__getitem__):
-            slope = sp.diff(expression, symbol)
-            if slope != 0:
-                entries.append((row, place[symbol], slope))
-    body = ["out[:, :] = 0.0"]
-    body += straight_line([f"out[{r}, {c}]" for r, c, _ in entries], [e for *_, e in entries])
-    jacobian = "\n\n".join(
-        [
+
+class _Planner:
+    def __init__(self, field: ScalarField) -> None:
+        self.field = field
+        self.states = [s for _, symbols in field.state_groups.values() for s in symbols]
+        given = [s for _, symbols in field.parameter_groups.values() for s in symbols]
+        self.first = len(given)
+        self.spots: dict[sp.Symbol, Spot] = {}
+        # Real symbols: the derivative of |x| is then sign(x) and not one of a complex modulus.
+        self.local: dict[Any, sp.Symbol] = {}
+        for k, s in enumerate(self.states):
+            self.local[s] = self._symbol("y", k)
+        for k, s in enumerate(given):
+            self.local.setdefault(s, self._symbol("p", k))
+        self.moving = {self.local[s] for s in self.states}
+        self.hoisted: dict[Any, sp.Symbol] = {}
+        self._seen: dict[Any, Any] = {}
+        self._renamed: dict[Any, Any] = {}
+        self._kinds: dict[Any, int] = {}
+
+    def _symbol(self, buffer: str, address: int) -> sp.Symbol:
+        symbol = sp.Symbol(f"{buffer}{address:08d}", real=True)
+        self.spots[symbol] = (buffer, address)
+        return symbol
+
+    def program(self) -> ScalarProgram:
+        """Write everything."""
+        field = self.field
+        rate = dict(zip(field.states, field.rates, strict=True))
+        rates = [self._read(rate[s]) for s in self.states]
+        loss = None if field.loss is None else self._read(field.loss)
+        n = len(rates)
+        runs = find_runs(range(n), rates, self.spots)
+        main = [
             HEAD,
-            f"@njit(void(float64, VECTOR, VECTOR, MATRIX), {OPTIONS})\n"
-            "def jacobian(t, y, p, out):\n" + _indented(body),
+            self._prepare(),
+            f"@njit(void(float64, VECTOR, VECTOR, VECTOR), {OPTIONS})\ndef rhs(t, y, p, out):\n"
+            + indented(self._assignments(runs)),
         ]
-    )
-    symmetric = tuple(
-        name
-        for name, (shape, symbols) in field.parameter_groups.items()
-        if len(shape) == 2 and len(set(symbols)) < len(symbols)
-    )
-    pattern = None
-    if len(entries) < len(rates) ** 2:
-        pattern = (
-            np.array([r for r, _, _ in entries], dtype=np.intp),
-            np.array([c for _, c, _ in entries], dtype=np.intp),
+        if loss is not None:
+            main.append(
+                f"@njit(float64(VECTOR, VECTOR), {OPTIONS})\ndef loss(y, p):\n"
+                + indented(self._sum(loss))
+            )
+        slopes = [part for run in runs for part in self._slopes(run, n)]
+        jacobian = "\n\n".join(
+            [
+                HEAD,
+                f"@njit(void(float64, VECTOR, VECTOR, MATRIX), {OPTIONS})\n"
+                "def jacobian(t, y, p, out):\n"
+                + indented(
+                    ["J = out.reshape(out.size)", "J[:] = 0.0", *self._assignments(slopes, "J")]
+                ),
+            ]
         )
-    return ScalarProgram(states, parameters, symmetric, "\n\n".join(main), jacobian, pattern)
+        addresses = sorted({s.first.target + k * s.step for s in slopes for k in range(s.count)})
+        pattern = None
+        if len(addresses) < n * n:
+            pattern = ([a // n for a in addresses], [a % n for a in addresses])
+        return ScalarProgram(
+            tuple((name, shape) for name, (shape, _) in field.state_groups.items()),
+            tuple((name, shape) for name, (shape, _) in field.parameter_groups.items()),
+            tuple(
+                name
+                for name, (shape, symbols) in field.parameter_groups.items()
+                if len(shape) == 2 and len(set(symbols)) < len(symbols)
+            ),
+            len(self.hoisted),
+            "\n\n".join(main),
+            jacobian,
+            pattern,
+        )
+
+    # -- what depends on parameters alone -------------------------------------------------------
+
+    def _read(self, expression: Any) -> Any:
+        return self._hoist(self._rename(sp.sympify(expression)))
+
+    def _rename(self, expression: Any) -> Any:
+        """Put in local symbols; each distinct part is visited once."""
+        if expression in self.local:
+            return self.local[expression]
+        if not expression.args:
+            return expression
+        if expression not in self._renamed:
+            parts = [self._rename(a) for a in expression.args]
+            self._renamed[expression] = expression.func(*parts)
+        return self._renamed[expression]
+
+    def _kind(self, expression: Any) -> int:
+        """0 for a number, 1 with parameters alone, 2 with states."""
+        if expression.is_Symbol:
+            return 2 if expression in self.moving else 1
+        if not expression.args:
+            return 0
+        if expression not in self._kinds:
+            self._kinds[expression] = max(self._kind(a) for a in expression.args)
+        return self._kinds[expression]
+
+    def _hoist(self, expression: Any) -> Any:
+        """Replace the largest parts that hold parameters but no state."""
+        kind = self._kind(expression)
+        if kind == 0 or not expression.args:
+            return expression
+        if kind == 1:
+            return self._keep(expression)
+        if expression not in self._seen:
+            self._seen[expression] = self._hoisted_form(expression)
+        return self._seen[expression]
+
+    def _hoisted_form(self, expression: Any) -> Any:
+        if not isinstance(expression, sp.Expr) or expression.is_Piecewise:
+            return expression
+        if expression.is_Add or expression.is_Mul:
+            fixed = [a for a in expression.args if self._kind(a) < 2]
+            rest = [self._hoist(a) for a in expression.args if self._kind(a) == 2]
+            if not fixed:
+                return expression.func(*rest)
+            inner = fixed[0] if len(fixed) == 1 else expression.func(*fixed)
+            return expression.func(self._hoist(inner), *rest)
+        return expression.func(*(self._hoist(a) for a in expression.args))
+
+    def _keep(self, expression: Any) -> Any:
+        if expression.is_Symbol:
+            return expression
+        if expression not in self.hoisted:
+            self.hoisted[expression] = self._symbol("p", self.first + len(self.hoisted))
+        return self.hoisted[expression]
+
+    def _prepare(self) -> str:
+        lines = ['"""Fill in what depends on the parameters alone."""']
+        targets = [f"p[{self.spots[s][1]}]" for s in self.hoisted.values()]
+        lines += straight_line(targets, list(self.hoisted), self.spots)
+        return "def prepare(p):\n" + indented(lines)
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def _assignments(self, runs: Iterable[Run], buffer: str = "out") -> list[str]:
+        single = [run for run in runs if run.count == 1]
+        lines = straight_line(
+            [f"{buffer}[{run.first.target}]" for run in single],
+            [run.first.expression for run in single],
+            self.spots,
+        )
+        for run in runs:
+            if run.count > 1:
+                target = f"{buffer}[{_address(run.first.target, run.step)}]"
+                lines += _loop(run, [target], [run.first.expression])
+        return lines
+
+    def _sum(self, loss: Any) -> list[str]:
+        terms = list(sp.Add.make_args(loss))
+        runs = find_runs([0] * len(terms), terms, self.spots)
+        single = sp.Add(*(run.first.expression for run in runs if run.count == 1))
+        lines = straight_line(["value"], [single], self.spots)
+        for run in runs:
+            if run.count > 1:
+                lines += _loop(run, ["term"], [run.first.expression], ["value += term"])
+        return [*lines, "return value"]
+
+    def _slopes(self, run: Run, n: int) -> list[Run]:
+        """A run of equations differentiated by each of its states."""
+        out = []
+        for symbol, (buffer, address), step in zip(
+            run.first.symbols, run.first.spots, run.steps, strict=True
+        ):
+            if buffer != "y":
+                continue
+            slope = sp.diff(run.first.expression, symbol)
+            if slope == 0:
+                continue
+            kept = [
+                (s, spot, st)
+                for s, spot, st in zip(run.first.symbols, run.first.spots, run.steps, strict=True)
+                if s in slope.free_symbols
+            ]
+            first = type(run.first)(
+                run.first.target * n + address,
+                slope,
+                tuple(s for s, _, _ in kept),
+                tuple(spot for _, spot, _ in kept),
+            )
+            out.append(Run(first, run.count, run.step * n + step, tuple(st for *_, st in kept)))
+        return out
 
 
-def _indented(lines: list[str]) -> str:
-    return "".join(f"    {line}\n" for line in (lines or ["pass"]))
+def _address(start: int, step: int) -> str:
+    parts = [str(start)] if start or not step else []
+    if step:
+        parts.append("k" if step == 1 else f"{step} * k")
+    return " + ".join(parts)
+
+
+def _loop(
+    run: Run, targets: Sequence[str], expressions: Sequence[Any], after: Sequence[str] = ()
+) -> list[str]:
+    where = {
+        symbol: f"{buffer}[{_address(address, step)}]"
+        for symbol, (buffer, address), step in zip(
+            run.first.symbols, run.first.spots, run.steps, strict=True
+        )
+    }
+    body = [*straight_line(targets, expressions, where), *after]
+    return [f"for k in range({run.count}):", *(f"    {line}" for line in body)]
