@@ -16,9 +16,9 @@ _CACHES = ("ODEKIT_CACHE_DIR", "NUMBA_CACHE_DIR")
 
 # Compilation inside a test makes its first example slow, which is no fault of the test.
 hypothesis.settings.register_profile(
-    "odekit", deadline=None, derandomize=bool(os.environ.get("CI")), database=None
+    "own tests", deadline=None, derandomize=bool(os.environ.get("CI")), database=None
 )
-hypothesis.settings.load_profile("odekit")
+hypothesis.settings.load_profile("own tests")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
