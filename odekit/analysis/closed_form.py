@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -28,7 +28,8 @@ class ClosedForm:
     Parameters
     ----------
     kind : str
-        "constant", "linear", "bernoulli", "riccati", "separable", "unbalanced product".
+        "constant", "linear", "bernoulli", "riccati", "separable", "unbalanced product", or
+        "decoupled" for several of these side by side.
     state, time, start : Symbol
         The unknown, time and the initial value.
     rate : Expr
@@ -44,6 +45,10 @@ class ClosedForm:
         Symbols that stand for rank-zero expressions of the field's parameters.
     reading : str
         How the field's states follow from the unknown.
+    names : tuple of str
+        Names of the field's states.
+    parts : tuple of ClosedForm
+        The forms of a decoupled field's blocks; empty otherwise.
     """
 
     kind: str
@@ -59,10 +64,13 @@ class ClosedForm:
     names: tuple[str, ...]
     _evaluate: Callable[[Array, Mapping[str, Any], Mapping[str, Any]], dict[str, Array]]
     _rates: Callable[[Mapping[str, Any]], Callable[[Array], Array]]
+    parts: tuple[ClosedForm, ...] = ()
 
     @property
-    def equation(self) -> sp.Eq:
-        """The solution as a SymPy equation."""
+    def equation(self) -> sp.Expr:
+        """The solution as a SymPy equation; a conjunction of them for a decoupled field."""
+        if self.parts:
+            return sp.And(*(part.equation for part in self.parts), evaluate=False)
         if self.explicit is not None:
             return sp.Eq(sp.Function(self.state.name)(self.time), self.explicit, evaluate=False)
         return sp.Eq(self.time, self.implicit, evaluate=False)
@@ -71,6 +79,8 @@ class ClosedForm:
         return f"$\\displaystyle {sp.latex(self.equation)}$"
 
     def __str__(self) -> str:
+        if self.parts:
+            return "\n".join(str(part) for part in self.parts)
         return f"{self.equation.lhs} = {self.equation.rhs}"
 
     def evaluate(
@@ -171,13 +181,19 @@ def closed_form(field: Any) -> ClosedForm:
     """
     if not is_scalar_field(field):
         return _of_tensor_field(field)
-    system = read_system(field)
+    return _of_system(field, read_system(field))
+
+
+def _of_system(field: Any, system: ScalarSystem) -> ClosedForm:
+    blocks = _dependent_states(system)
+    if len(blocks) > 1:
+        return _of_blocks(field, system, blocks)
     if len(system.states) == 2:
         return _of_pair(field, system)
     if len(system.states) != 1:
         raise InputError(
-            f"closed_form needs one state (or a product pair), got {len(system.states)}; "
-            "reduce the field first (ok.reduce)."
+            f"closed_form needs one state (or a product pair), got {len(system.states)} that "
+            "depend on each other; reduce the field first (ok.reduce)."
         )
     (state,), (rate,) = system.states, system.rates
     pattern = find_pattern(rate, state)
@@ -228,12 +244,96 @@ def _made(
 
 
 def _bind(field: Any, system: ScalarSystem, values: Mapping[str, Any]) -> dict[sp.Symbol, sp.Expr]:
+    if isinstance(field, _Entries):
+        field, system = field.field, field.system
     groups = {n: g for n, g in system.groups.items() if not set(g[1]) <= set(system.states)}
     bound = bind_values(system.parameters, groups, values)
     missing = [s for s in system.parameters if s not in bound]
     if missing:
         raise InputError(f"No value for parameter {', '.join(map(str, missing))}; pass values=.")
     return bound
+
+
+def _dependent_states(system: ScalarSystem) -> list[list[int]]:
+    """Groups of states whose rates hold each other."""
+    groups: list[set[int]] = [{i} for i in range(len(system.states))]
+    place = {s: i for i, s in enumerate(system.states)}
+    for i, rate in enumerate(system.rates):
+        own = {i} | {place[s] for s in rate.free_symbols if s in place}
+        joined = [g for g in groups if g & own]
+        groups = [g for g in groups if not g & own] + [set().union(*joined)]
+    return sorted((sorted(g) for g in groups), key=min)
+
+
+def _of_blocks(field: Any, system: ScalarSystem, blocks: list[list[int]]) -> ClosedForm:
+    """Solve each block on its own."""
+    parts = []
+    for block in blocks:
+        states = tuple(system.states[i] for i in block)
+        equations = tuple(system.rates[i] for i in block)
+        held = {s for r in equations for s in r.free_symbols}
+        sub = replace(
+            system,
+            states=states,
+            rates=equations,
+            parameters=tuple(s for s in system.parameters if s in held),
+            groups={s.name: ((), (s,)) for s in states},
+        )
+        parts.append(_of_system(_Entries(field, system), sub))
+    groups = system.state_groups()
+    names = tuple(groups)
+
+    def evaluate(
+        times: Array, start: Mapping[str, Any], values: Mapping[str, Any]
+    ) -> dict[str, Array]:
+        first = dict(zip(system.states, system.pack(start), strict=True))
+        found: dict[str, Array] = {}
+        for part in parts:
+            inner = {n: first[_symbol(system, n)] for n in part.names}
+            found.update(part._evaluate(times, inner, values))
+        return {
+            name: np.stack([found[s.name] for s in symbols], axis=1).reshape(times.shape + shape)
+            for name, (shape, symbols) in groups.items()
+        }
+
+    def rates(values: Mapping[str, Any]) -> Callable[[Array], Array]:
+        numbers = _bind(field, system, values)
+        function = sp.lambdify([system.states], [r.subs(numbers) for r in system.rates])
+        order = [s for _, symbols in groups.values() for s in symbols]
+        place = [order.index(s) for s in system.states]
+        back = [system.states.index(s) for s in order]
+        return lambda y: np.array(function(y[place]), dtype=float)[back]
+
+    first_part = parts[0]
+    exact = all(part.verification == "exact" for part in parts)
+    return ClosedForm(
+        "decoupled",
+        first_part.state,
+        first_part.time,
+        first_part.start,
+        first_part.rate,
+        None,
+        None,
+        "exact" if exact else "digits",
+        {},
+        "each block on its own",
+        names,
+        evaluate,
+        rates,
+        tuple(parts),
+    )
+
+
+def _symbol(system: ScalarSystem, name: str) -> sp.Symbol:
+    return next(s for s in system.states if s.name == name)
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """A field seen by one of its blocks: parameters are bound as in the whole."""
+
+    field: Any
+    system: ScalarSystem
 
 
 def _of_pair(field: Any, system: ScalarSystem) -> ClosedForm:

@@ -29,6 +29,7 @@ __all__ = ["conserved_tensor", "quadratic_families"]
 
 MOST_CANDIDATES = 20_000
 MOST_CHECKED_STATES = 30
+MOST_COMPONENTS = 3000
 
 
 def conserved_tensor(field: Any, degree: int) -> Invariants:
@@ -69,7 +70,17 @@ def quadratic_families(field: Any) -> tuple[TensorExpr, ...]:
 
 
 def _at_concrete_sizes(field: Any, degree: int) -> Invariants:
-    return conserved_scalar(read_system(field.components()), degree)
+    """All of the degree in components; for many states the tensor families instead."""
+    count = sum(int(np.prod([int(n) for n in s.shape], dtype=int)) for s in field.states)
+    if degree != 2 or count * (count + 3) // 2 <= MOST_COMPONENTS:
+        return conserved_scalar(read_system(field.components()), degree)
+    rates = {state: field.rates[state].expand() for state in field.states}
+    items = tuple(_invariant(field, e, rates) for e in quadratic_families(field))
+    note = (
+        f"{count} states are too many for the complete list in components; contractions of pairs "
+        "of states were searched instead"
+    )
+    return Invariants(items, "class", note)
 
 
 @dataclass(frozen=True)

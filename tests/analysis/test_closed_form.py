@@ -135,6 +135,34 @@ def test_the_published_plateau_model():
     assert form.check(np.linspace(0, 300, 30), 0.05, values) < 1e-8
 
 
+def test_decoupled_modes_are_solved_side_by_side():
+    field = ok.models.modes().flow.components(D=3)
+    form = ok.closed_form(field)
+    assert form.kind == "decoupled"
+    assert form.verification == "exact"
+    values = {"s": [0.5, 0.3, 0.2], "N": 31}
+    start = {"p": [1e-3, 2e-3, -1e-3], "q": [1e-3, 1e-3, 3e-3]}
+    assert form.check(np.linspace(0, 120, 20), start, values) < 1e-9
+    late = form.evaluate(1e5, start, values)
+    s = np.array(values["s"])
+    rest = 1 / ((1 + 1 / 31) * s + s.sum() / 31)
+    assert late["p"].shape == (3,)
+    assert np.allclose(late["p"] * late["q"], rest, rtol=1e-12)
+
+
+def test_the_plateau_equation_of_a_reduced_model():
+    flow = ok.models.attention_separate(heads=1, rank=1).flow
+    e = ok.eigenvector("e", of=flow.parameters[0], value=lam)
+    s = ok.weight("s")
+    reduced = ok.reduce(flow, {"v": s, "K": s * e, "Q": s * e}).field
+    form = ok.closed_form(reduced)
+    assert form.kind == "separable"
+    values = {"Lambda": np.diag([0.4, 0.3]), "N": 31, "lambda": 0.4}
+    assert form.check(np.linspace(0, 300, 12), 0.05, values) < 1e-8
+    (trace,) = form.invariants
+    assert str(trace) == "tr_Lambda"
+
+
 def test_unknown_forms_are_refused():
     with pytest.raises(ok.InputError, match="No closed form"):
         ok.closed_form(ok.vector_field({x: sp.sin(x) + x}))

@@ -170,6 +170,22 @@ def test_constant_along_trajectories(seed, heads):
 _found: dict[str, object] = {}
 
 
+def test_many_states_at_concrete_sizes_give_the_families():
+    found = ok.conserved(ok.models.attention_separate(heads=9, rank=2, dim=8).flow)
+    assert found.complete == "class"
+    assert "too many" in found.note
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("blocks", ["restricted", "all"])
+def test_the_p_q_model_balances_its_norms(blocks):
+    flow = ok.models.linear_transformer(blocks=blocks).flow
+    (family,) = ok.conserved(flow)
+    assert family.expression.shape == ()
+    assert family.symmetry.infinitesimal
+    assert family.symmetry.finite
+
+
 @pytest.mark.slow
 def test_separate_of_four_heads_in_four_dimensions_in_time():
     import time

@@ -4,6 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import odekit as ok
 
@@ -108,3 +110,23 @@ def test_a_loss_that_does_not_close_is_searched_and_said_to_be_partial():
     )
     assert not found.complete
     assert "partial" in found.note
+
+
+@settings(max_examples=8)
+@given(seed=st.integers(0, 10**6), heads=st.integers(1, 3))
+def test_random_covariances(seed, heads):
+    rng = np.random.default_rng(seed)
+    rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    # Gaps of at least 0.2 keep the spectrum well away from degenerate.
+    spectrum = 0.2 + 0.2 * np.cumsum(1 + rng.uniform(size=3))
+    covariance = rotation @ np.diag(spectrum) @ rotation.T
+    covariance = (covariance + covariance.T) / 2
+    values = {"Lambda": covariance, "N": int(rng.integers(2, 100))}
+    flow = ok.models.attention_separate().flow
+    found = ok.fixed_points(flow, values=values, of="A", sizes={"H": heads, "R": 1})
+    assert found.complete
+    assert len(found) == sum([1, 3, 3, 1][: heads + 1])
+    for point in found:
+        rates = flow.evaluate(point.lift, values)
+        assert max(np.abs(r).max() for r in rates.values()) < 1e-9
+        assert flow.loss_value(point.lift, values) == pytest.approx(point.loss, rel=1e-9)
