@@ -6,6 +6,9 @@ long as a small solve). So loops take the address as an integer, found once, and
 first-class function inside.
 """
 
+# Intrinsics are untyped by Numba's interface.
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
 from typing import Any
@@ -32,8 +35,8 @@ def _caster(signature: Any) -> Any:
     function_type = types.FunctionType(signature)
 
     @intrinsic
-    def cast(typing_context, address):  # type: ignore[no-untyped-def]
-        def build(context, builder, sig, args):  # type: ignore[no-untyped-def]
+    def cast(typing_context, address):
+        def build(context, builder, sig, args):
             function = cgutils.create_struct_proxy(function_type)(context, builder)
             pointer = builder.inttoptr(args[0], context.get_value_type(types.voidptr))
             function.c_addr = pointer

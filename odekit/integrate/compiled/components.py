@@ -45,7 +45,7 @@ def block_classes(
     """Components of the pattern (rows[k], cols[k]), one class for each component size.
 
     Within a component unknowns keep their order, and components are ordered by their first
-    unknown, so that the states p (d,), q (d,) of decoupled modes lie in lanes as they lie in memory.
+    unknown, so that the states p (d,), q (d,) of decoupled modes lie in lanes as in memory.
     """
     rows, cols = np.asarray(rows, np.int64), np.asarray(cols, np.int64)
     label = find_components(n, rows, cols)

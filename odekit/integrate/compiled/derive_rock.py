@@ -8,7 +8,8 @@ Comput. 23 (2002) 2041-2054, rederived here from its conditions (no table is tak
    (Ketcheson & Ahmadia, CAMCoS 7 (2012) 247).
 2. R has s - 4 real zeros and two complex pairs. The real zeros are the nodes of a discrete
    orthogonality whose recurrence (Lanczos) gives the inner stages
-   g_{k+1} = mu h f(g_k) + (1 + kappa) g_k - kappa g_{k-1}, with weights w4^2 so that they stay small.
+   g_{k+1} = mu h f(g_k) + (1 + kappa) g_k - kappa g_{k-1}, with weights w4^2 so that they stay
+   small.
 3. Four last stages complete order four also for nonlinear systems: the eight order conditions of
    the composition (Butcher trees) fix their elementary weights, these their coefficients.
 4. The error estimate is the only combination of the four stages and f(y_new) that vanishes to
@@ -55,7 +56,7 @@ def optimal_polynomial(s: int) -> tuple[float, np.ndarray]:
     def bound(ell: float) -> tuple[float, np.ndarray | None]:
         rows, targets = [], []
         for k in range(5):
-            row = np.array([chebyshev.chebval(1.0, chebyshev.chebder(unit[j], k)) for j in range(s + 1)])
+            row = np.array([chebyshev.chebval(1.0, chebyshev.chebder(e, k)) for e in unit])
             rows.append(np.append(row / row[-1], 0.0))
             targets.append((ell / 2) ** k / row[-1])
         inside = vander[ell * (x - 1) / 2 < -0.8]
@@ -69,7 +70,10 @@ def optimal_polynomial(s: int) -> tuple[float, np.ndarray]:
             bounds=[(None, None)] * (s + 1) + [(0, None)],
             method="highs",
         )
-        return (result.x[-1], result.x[:-1]) if result.status == 0 else (np.inf, None)
+        if result.status != 0:
+            return np.inf, None
+        solution = np.asarray(result.x, dtype=np.float64)
+        return float(solution[-1]), solution[:-1]
 
     low, high = (0.1 if s < 7 else 0.28) * s * s, 0.37 * s * s
     best: tuple[float, np.ndarray] | None = None
@@ -193,7 +197,8 @@ def main() -> None:
         '"""Coefficients of the stabilised method, written by `derive_rock` (see there)."""',
         "# ruff: noqa: E501",
         "# stages -> (ell, mu, kappa, c, last)",
-        "TABLE: dict[int, tuple[float, tuple[float, ...], tuple[float, ...], tuple[float, ...], tuple[float, ...]]] = {",
+        "Row = tuple[float, ...]",
+        "TABLE: dict[int, tuple[float, Row, Row, Row, Row]] = {",
     ]
     for s in STAGES:
         d = derive(s)

@@ -6,6 +6,9 @@ two embedded estimates; interpolant with three more stages, computed only in ste
 interpolated). The numbers are those of the authors' published code (BSD licence).
 """
 
+# Loops are typed by their Numba signatures.
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
 import math
@@ -224,12 +227,13 @@ D7_16 = -149.72683625798564
 @njit(
     int64(
         int64, float64[::1], float64[::1], float64[:, ::1], float64[::1], int64[::1],
-        float64[::1], float64[::1], float64[:, ::1], float64[:, ::1], float64[:, :, ::1], int64[::1],
+        float64[::1], float64[::1], float64[:, ::1], float64[:, ::1], float64[:, :, ::1],
+        int64[::1],
     ),
     cache=True,
     nogil=True,
 )  # fmt: skip
-def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):  # type: ignore[no-untyped-def]
+def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
     rhs = rhs_at(rhs_address)
     n = y.size
@@ -274,34 +278,22 @@ def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, r
         last = h == clock[T_END] - t
         t_new = clock[T_END] if last else t + h
         for i in range(n):
-            trial[i] = y[i] + h * (
-                A2_1 * k1[i]
-            )
+            trial[i] = y[i] + h * (A2_1 * k1[i])
         rhs(t + 0.05260015195876773 * h, trial, p, k2)
         for i in range(n):
-            trial[i] = y[i] + h * (
-                A3_1 * k1[i] + A3_2 * k2[i]
-            )
+            trial[i] = y[i] + h * (A3_1 * k1[i] + A3_2 * k2[i])
         rhs(t + 0.0789002279381516 * h, trial, p, k3)
         for i in range(n):
-            trial[i] = y[i] + h * (
-                A4_1 * k1[i] + A4_3 * k3[i]
-            )
+            trial[i] = y[i] + h * (A4_1 * k1[i] + A4_3 * k3[i])
         rhs(t + 0.1183503419072274 * h, trial, p, k4)
         for i in range(n):
-            trial[i] = y[i] + h * (
-                A5_1 * k1[i] + A5_3 * k3[i] + A5_4 * k4[i]
-            )
+            trial[i] = y[i] + h * (A5_1 * k1[i] + A5_3 * k3[i] + A5_4 * k4[i])
         rhs(t + 0.2816496580927726 * h, trial, p, k5)
         for i in range(n):
-            trial[i] = y[i] + h * (
-                A6_1 * k1[i] + A6_4 * k4[i] + A6_5 * k5[i]
-            )
+            trial[i] = y[i] + h * (A6_1 * k1[i] + A6_4 * k4[i] + A6_5 * k5[i])
         rhs(t + 0.3333333333333333 * h, trial, p, k6)
         for i in range(n):
-            trial[i] = y[i] + h * (
-                A7_1 * k1[i] + A7_4 * k4[i] + A7_5 * k5[i] + A7_6 * k6[i]
-            )
+            trial[i] = y[i] + h * (A7_1 * k1[i] + A7_4 * k4[i] + A7_5 * k5[i] + A7_6 * k6[i])
         rhs(t + 0.25 * h, trial, p, k7)
         for i in range(n):
             trial[i] = y[i] + h * (
@@ -310,45 +302,85 @@ def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, r
         rhs(t + 0.3076923076923077 * h, trial, p, k8)
         for i in range(n):
             trial[i] = y[i] + h * (
-                A9_1 * k1[i] + A9_4 * k4[i] + A9_5 * k5[i] + A9_6 * k6[i] + A9_7 * k7[i]
+                A9_1 * k1[i]
+                + A9_4 * k4[i]
+                + A9_5 * k5[i]
+                + A9_6 * k6[i]
+                + A9_7 * k7[i]
                 + A9_8 * k8[i]
             )
         rhs(t + 0.6512820512820513 * h, trial, p, k9)
         for i in range(n):
             trial[i] = y[i] + h * (
-                A10_1 * k1[i] + A10_4 * k4[i] + A10_5 * k5[i] + A10_6 * k6[i] + A10_7 * k7[i]
-                + A10_8 * k8[i] + A10_9 * k9[i]
+                A10_1 * k1[i]
+                + A10_4 * k4[i]
+                + A10_5 * k5[i]
+                + A10_6 * k6[i]
+                + A10_7 * k7[i]
+                + A10_8 * k8[i]
+                + A10_9 * k9[i]
             )
         rhs(t + 0.6 * h, trial, p, k10)
         for i in range(n):
             trial[i] = y[i] + h * (
-                A11_1 * k1[i] + A11_4 * k4[i] + A11_5 * k5[i] + A11_6 * k6[i] + A11_7 * k7[i]
-                + A11_8 * k8[i] + A11_9 * k9[i] + A11_10 * k10[i]
+                A11_1 * k1[i]
+                + A11_4 * k4[i]
+                + A11_5 * k5[i]
+                + A11_6 * k6[i]
+                + A11_7 * k7[i]
+                + A11_8 * k8[i]
+                + A11_9 * k9[i]
+                + A11_10 * k10[i]
             )
         rhs(t + 0.8571428571428571 * h, trial, p, k11)
         for i in range(n):
             trial[i] = y[i] + h * (
-                A12_1 * k1[i] + A12_4 * k4[i] + A12_5 * k5[i] + A12_6 * k6[i] + A12_7 * k7[i]
-                + A12_8 * k8[i] + A12_9 * k9[i] + A12_10 * k10[i] + A12_11 * k11[i]
+                A12_1 * k1[i]
+                + A12_4 * k4[i]
+                + A12_5 * k5[i]
+                + A12_6 * k6[i]
+                + A12_7 * k7[i]
+                + A12_8 * k8[i]
+                + A12_9 * k9[i]
+                + A12_10 * k10[i]
+                + A12_11 * k11[i]
             )
         rhs(t_new, trial, p, k12)
         for i in range(n):
             new[i] = y[i] + h * (
-                B1 * k1[i] + B6 * k6[i] + B7 * k7[i] + B8 * k8[i] + B9 * k9[i] + B10 * k10[i]
-                + B11 * k11[i] + B12 * k12[i]
+                B1 * k1[i]
+                + B6 * k6[i]
+                + B7 * k7[i]
+                + B8 * k8[i]
+                + B9 * k9[i]
+                + B10 * k10[i]
+                + B11 * k11[i]
+                + B12 * k12[i]
             )
         rhs(t_new, new, p, k13)
         counts[RHS] += 12
         for i in range(n):
             s[i] = w[i] * (
-                E5_1 * k1[i] + E5_6 * k6[i] + E5_7 * k7[i] + E5_8 * k8[i] + E5_9 * k9[i]
-                + E5_10 * k10[i] + E5_11 * k11[i] + E5_12 * k12[i]
+                E5_1 * k1[i]
+                + E5_6 * k6[i]
+                + E5_7 * k7[i]
+                + E5_8 * k8[i]
+                + E5_9 * k9[i]
+                + E5_10 * k10[i]
+                + E5_11 * k11[i]
+                + E5_12 * k12[i]
             )
         five = sum_squares(s)
         for i in range(n):
             s[i] = w[i] * (
-                E3_1 * k1[i] + E3_6 * k6[i] + E3_7 * k7[i] + E3_8 * k8[i] + E3_9 * k9[i]
-                + E3_10 * k10[i] + E3_11 * k11[i] + E3_12 * k12[i]
+                E3_1 * k1[i]
+                + E3_6 * k6[i]
+                + E3_7 * k7[i]
+                + E3_8 * k8[i]
+                + E3_9 * k9[i]
+                + E3_10 * k10[i]
+                + E3_11 * k11[i]
+                + E3_12 * k12[i]
             )
         three = sum_squares(s)
         err = 0.0
@@ -362,20 +394,38 @@ def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, r
         if wants_output(t_new, t_out, rec_t, counts):
             for i in range(n):
                 trial[i] = y[i] + h * (
-                    A14_1 * k1[i] + A14_7 * k7[i] + A14_8 * k8[i] + A14_9 * k9[i]
-                    + A14_10 * k10[i] + A14_11 * k11[i] + A14_12 * k12[i] + A14_13 * k13[i]
+                    A14_1 * k1[i]
+                    + A14_7 * k7[i]
+                    + A14_8 * k8[i]
+                    + A14_9 * k9[i]
+                    + A14_10 * k10[i]
+                    + A14_11 * k11[i]
+                    + A14_12 * k12[i]
+                    + A14_13 * k13[i]
                 )
             rhs(t + 0.1 * h, trial, p, k14)
             for i in range(n):
                 trial[i] = y[i] + h * (
-                    A15_1 * k1[i] + A15_6 * k6[i] + A15_7 * k7[i] + A15_8 * k8[i]
-                    + A15_11 * k11[i] + A15_12 * k12[i] + A15_13 * k13[i] + A15_14 * k14[i]
+                    A15_1 * k1[i]
+                    + A15_6 * k6[i]
+                    + A15_7 * k7[i]
+                    + A15_8 * k8[i]
+                    + A15_11 * k11[i]
+                    + A15_12 * k12[i]
+                    + A15_13 * k13[i]
+                    + A15_14 * k14[i]
                 )
             rhs(t + 0.2 * h, trial, p, k15)
             for i in range(n):
                 trial[i] = y[i] + h * (
-                    A16_1 * k1[i] + A16_6 * k6[i] + A16_7 * k7[i] + A16_8 * k8[i]
-                    + A16_9 * k9[i] + A16_13 * k13[i] + A16_14 * k14[i] + A16_15 * k15[i]
+                    A16_1 * k1[i]
+                    + A16_6 * k6[i]
+                    + A16_7 * k7[i]
+                    + A16_8 * k8[i]
+                    + A16_9 * k9[i]
+                    + A16_13 * k13[i]
+                    + A16_14 * k14[i]
+                    + A16_15 * k15[i]
                 )
             rhs(t + 0.7777777777777778 * h, trial, p, k16)
             counts[RHS] += 3
@@ -386,27 +436,63 @@ def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, r
                 c[2, i] = 2.0 * d - h * (k1[i] + k13[i])
             for i in range(n):
                 c[3, i] = h * (
-                    D4_1 * k1[i] + D4_6 * k6[i] + D4_7 * k7[i] + D4_8 * k8[i] + D4_9 * k9[i]
-                    + D4_10 * k10[i] + D4_11 * k11[i] + D4_12 * k12[i] + D4_13 * k13[i]
-                    + D4_14 * k14[i] + D4_15 * k15[i] + D4_16 * k16[i]
+                    D4_1 * k1[i]
+                    + D4_6 * k6[i]
+                    + D4_7 * k7[i]
+                    + D4_8 * k8[i]
+                    + D4_9 * k9[i]
+                    + D4_10 * k10[i]
+                    + D4_11 * k11[i]
+                    + D4_12 * k12[i]
+                    + D4_13 * k13[i]
+                    + D4_14 * k14[i]
+                    + D4_15 * k15[i]
+                    + D4_16 * k16[i]
                 )
             for i in range(n):
                 c[4, i] = h * (
-                    D5_1 * k1[i] + D5_6 * k6[i] + D5_7 * k7[i] + D5_8 * k8[i] + D5_9 * k9[i]
-                    + D5_10 * k10[i] + D5_11 * k11[i] + D5_12 * k12[i] + D5_13 * k13[i]
-                    + D5_14 * k14[i] + D5_15 * k15[i] + D5_16 * k16[i]
+                    D5_1 * k1[i]
+                    + D5_6 * k6[i]
+                    + D5_7 * k7[i]
+                    + D5_8 * k8[i]
+                    + D5_9 * k9[i]
+                    + D5_10 * k10[i]
+                    + D5_11 * k11[i]
+                    + D5_12 * k12[i]
+                    + D5_13 * k13[i]
+                    + D5_14 * k14[i]
+                    + D5_15 * k15[i]
+                    + D5_16 * k16[i]
                 )
             for i in range(n):
                 c[5, i] = h * (
-                    D6_1 * k1[i] + D6_6 * k6[i] + D6_7 * k7[i] + D6_8 * k8[i] + D6_9 * k9[i]
-                    + D6_10 * k10[i] + D6_11 * k11[i] + D6_12 * k12[i] + D6_13 * k13[i]
-                    + D6_14 * k14[i] + D6_15 * k15[i] + D6_16 * k16[i]
+                    D6_1 * k1[i]
+                    + D6_6 * k6[i]
+                    + D6_7 * k7[i]
+                    + D6_8 * k8[i]
+                    + D6_9 * k9[i]
+                    + D6_10 * k10[i]
+                    + D6_11 * k11[i]
+                    + D6_12 * k12[i]
+                    + D6_13 * k13[i]
+                    + D6_14 * k14[i]
+                    + D6_15 * k15[i]
+                    + D6_16 * k16[i]
                 )
             for i in range(n):
                 c[6, i] = h * (
-                    D7_1 * k1[i] + D7_6 * k6[i] + D7_7 * k7[i] + D7_8 * k8[i] + D7_9 * k9[i]
-                    + D7_10 * k10[i] + D7_11 * k11[i] + D7_12 * k12[i] + D7_13 * k13[i]
-                    + D7_14 * k14[i] + D7_15 * k15[i] + D7_16 * k16[i]
+                    D7_1 * k1[i]
+                    + D7_6 * k6[i]
+                    + D7_7 * k7[i]
+                    + D7_8 * k8[i]
+                    + D7_9 * k9[i]
+                    + D7_10 * k10[i]
+                    + D7_11 * k11[i]
+                    + D7_12 * k12[i]
+                    + D7_13 * k13[i]
+                    + D7_14 * k14[i]
+                    + D7_15 * k15[i]
+                    + D7_16 * k16[i]
                 )
             deliver(t, h, y, c, t_new, new, t_out, y_out, rec_t, rec_c, counts)
         clock[H_LAST] = h

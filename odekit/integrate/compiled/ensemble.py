@@ -5,6 +5,9 @@ run side by side and Python is entered once a chunk. Every member has its own st
 parameters and counters: it equals its single solve bit for bit, whatever its neighbours do.
 """
 
+# Loops are typed by their Numba signatures.
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
 import os
@@ -21,7 +24,7 @@ from numpy.typing import NDArray
 from odekit.integrate.compiled import dop853, explicit, rock4, rodas5p, slots, tsit5
 from odekit.integrate.compiled.addresses import JACOBIAN_SIGNATURE, address_of
 from odekit.integrate.compiled.run import METHODS, Vector, _clock, _table
-from odekit.integrate.compiled.slots import CLOCK_SIZE, COUNTS_SIZE, Code
+from odekit.integrate.compiled.slots import CLOCK_SIZE, COUNTS_SIZE
 
 _tsit5, _dop853, _rock4, _rodas5p, _explicit = (
     tsit5.advance,
@@ -45,7 +48,7 @@ _LOOPS = {"Tsit5": 0, "DOP853": 1, "ROCK4": 2, "Rodas5P": 3, "explicit": 4}
 def advance_members(
     loop, rows, dense, rhs_address, jac_address, table, start, stop, p, y, atol, clocks, counts,
     t_out, y_out, codes, flag,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Integrate members start..stop-1 one after the other; returns how many were begun."""
     n = y.shape[1]
     work = np.zeros((rows, n))
@@ -68,6 +71,12 @@ def advance_members(
         else:
             codes[k] = _explicit(rhs_address, table, *args)
     return stop - start
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -146,7 +155,7 @@ def solve_members(
     counts[:, slots.PLAIN] = {"Tsit5": 5, "DOP853": 8}[plain]
     codes = np.full(count, -1, np.int64)
     stop = np.zeros(1, np.int64) if flag is None else flag
-    threads = workers or len(os.sched_getaffinity(0))
+    threads = workers or _processors()
     size = chunk or max(1, min(64, count // (8 * threads)))
     at = address_of(rhs)
     at_jacobian = address_of(jacobian, JACOBIAN_SIGNATURE) if kind.takes_jacobian else 0

@@ -1,10 +1,13 @@
-"""Tsit5 or DOP853 with ROCK4 in one compiled loop: whichever needs fewer stages per unit time is at work.
+"""Tsit5 or DOP853 with ROCK4 in one compiled loop: the one cheaper per unit time is at work.
 
 A gradient flow alternates between plateaus, where a plain explicit method creeps along its
 stability limit, and drops, where accuracy sets the step and high order pays. The methods lay out
 their workspace alike, so a change costs no evaluation. Only for fields whose Jacobian is symmetric
 (real spectrum), which ROCK4 needs.
 """
+
+# Loops are typed by their Numba signatures.
+# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ FIRST_LOOKS, MOST_LOOKS = 2, 4
     cache=True,
     nogil=True,
 )  # fmt: skip
-def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):  # type: ignore[no-untyped-def]
+def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
     if counts[LOOKS] == 0:
         counts[LOOKS] = FIRST_LOOKS
@@ -53,12 +56,28 @@ def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, r
         # A record may be filled by both methods in turn: each sees the part that is left.
         rest_t, rest_c = rec_t[filled:], rec_c[filled:]
         if counts[MODE] == 0 and counts[PLAIN] == 8:
-            code = _eight(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag)
+            code = _eight(
+                rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag
+            )
         elif counts[MODE] == 0:
-            code = _five(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag)
+            code = _five(
+                rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag
+            )
         else:
             code = _stabilised(
-                rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag
+                rhs_address,
+                table,
+                p,
+                y,
+                work,
+                clock,
+                counts,
+                atol,
+                t_out,
+                y_out,
+                rest_t,
+                rest_c,
+                flag,
             )
         filled += counts[RECORDED]
         if code == _STIFF:
@@ -69,7 +88,7 @@ def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, r
         elif code == _RELAXED:
             counts[MODE] = 0
             counts[STREAK] = 0
-            # Each return makes the next departure need more evidence, against switching to and fro.
+            # Each return makes the next departure need more evidence: no switching to and fro.
             counts[LOOKS] = min(2 * counts[LOOKS], MOST_LOOKS)
             counts[SWITCHES] += 1
         else:

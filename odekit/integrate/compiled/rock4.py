@@ -8,6 +8,9 @@ which is exact in the limit where the Jacobian is symmetric, as in a gradient fl
 cubic Hermite, of the error estimate's order (see `derive_rock`).
 """
 
+# Loops are typed by their Numba signatures.
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
 import math
@@ -95,7 +98,7 @@ def pack_table() -> np.ndarray:
     cache=True,
     nogil=True,
 )  # fmt: skip
-def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):  # type: ignore[no-untyped-def]
+def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
     rhs = rhs_at(rhs_address)
     n = y.size

@@ -6,6 +6,9 @@ partial pivoting, kept by columns so that every inner loop is contiguous; beyond
 the inverse is taken by LAPACK instead, which is faster than plain loops.
 """
 
+# Loops are typed by their Numba signatures.
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
 import math
@@ -13,8 +16,8 @@ import math
 import numpy as np
 from numba import float64, int64, njit
 
-from odekit.integrate.compiled.rodas_table import A, C, DENSE_ROWS, GAMMA, NODES, TIME
 from odekit.integrate.compiled.addresses import jacobian_at, rhs_at
+from odekit.integrate.compiled.rodas_table import DENSE_ROWS, GAMMA, NODES, TIME, A, C
 from odekit.integrate.compiled.slots import (
     AUTONOMOUS,
     FACTORS,
@@ -63,7 +66,7 @@ _DONE, _FULL, _NAN = int(Code.DONE), int(Code.RECORD_FULL), int(Code.NAN)
 
 
 @njit(nogil=True)
-def factor(m, pivots):  # type: ignore[no-untyped-def]
+def factor(m, pivots):
     """LU with partial pivoting in place; m[j, i] is row i of column j. False when singular."""
     n = m.shape[0]
     for k in range(n):
@@ -93,7 +96,7 @@ def factor(m, pivots):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def substitute(m, pivots, b):  # type: ignore[no-untyped-def]
+def substitute(m, pivots, b):
     """Solve in place with the result of `factor`."""
     n = m.shape[0]
     for k in range(n):
@@ -117,7 +120,7 @@ def substitute(m, pivots, b):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def _solve(m, pivots, b, s, by_inverse):  # type: ignore[no-untyped-def]
+def _solve(m, pivots, b, s, by_inverse):
     if by_inverse:
         np.dot(m, b, s)
         b[:] = s
@@ -134,7 +137,9 @@ def _solve(m, pivots, b, s, by_inverse):  # type: ignore[no-untyped-def]
     cache=True,
     nogil=True,
 )  # fmt: skip
-def advance(rhs_address, jac_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):  # type: ignore[no-untyped-def]
+def advance(
+    rhs_address, jac_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag
+):
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
     rhs = rhs_at(rhs_address)
     jac = jacobian_at(jac_address)

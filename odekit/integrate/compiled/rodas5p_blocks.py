@@ -12,6 +12,9 @@ sums of powers of two, so square roots do, which are vectorised. The lane count 
 constant lane loops are unrolled and not vectorised.
 """
 
+# Loops are typed by their Numba signatures.
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
 import math
@@ -19,8 +22,8 @@ import math
 import numpy as np
 from numba import boolean, float64, int64, njit
 
-from odekit.integrate.compiled.rodas_table import A, C, DENSE_ROWS, GAMMA, NODES
 from odekit.integrate.compiled.addresses import jacobian_at, rhs_at
+from odekit.integrate.compiled.rodas_table import DENSE_ROWS, GAMMA, A, C
 from odekit.integrate.compiled.slots import (
     BLOW_UP,
     FACTORS,
@@ -52,8 +55,8 @@ _STEP_LIMIT, _INTERRUPTED, _STALLED = (
 
 
 @njit(nogil=True)
-def _call(rhs, t, x, p, out, members, full, full_out, identity):  # type: ignore[no-untyped-def]
-    """f in lane order: x, out (b, L); `members` (b, L) gives each entry's place in the state."""
+def _call(rhs, t, x, p, out, members, full, full_out, identity):
+    """F in lane order: x, out (b, L); `members` (b, L) gives each entry's place in the state."""
     if identity:
         rhs(t, x.reshape(x.size), p, out.reshape(out.size))
         return
@@ -67,7 +70,7 @@ def _call(rhs, t, x, p, out, members, full, full_out, identity):  # type: ignore
 
 
 @njit(nogil=True)
-def _lane_norms(v, w, out):  # type: ignore[no-untyped-def]
+def _lane_norms(v, w, out):
     b, lanes = v.shape
     for k in range(lanes):
         out[k] = 0.0
@@ -80,7 +83,7 @@ def _lane_norms(v, w, out):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def _eliminate(m, least, sound):  # type: ignore[no-untyped-def]
+def _eliminate(m, least, sound):
     """LU without pivoting in each lane; reciprocal pivots on the diagonal; marks weak lanes."""
     b, _, lanes = m.shape
     for k in range(b):
@@ -97,7 +100,7 @@ def _eliminate(m, least, sound):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def _substitute(m, x):  # type: ignore[no-untyped-def]
+def _substitute(m, x):
     b, _, lanes = m.shape
     for i in range(b):
         for k in range(i):
@@ -112,7 +115,7 @@ def _substitute(m, x):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def _deliver(z, t, h, y, new, u, t_end_step, members, t_out, y_out, filled):  # type: ignore[no-untyped-def]
+def _deliver(z, t, h, y, new, u, t_end_step, members, t_out, y_out, filled):
     """Outputs of one lane inside the step just accepted."""
     b = y.shape[0]
     k0 = filled[z]
@@ -149,9 +152,9 @@ def _deliver(z, t, h, y, new, u, t_end_step, members, t_out, y_out, filled):  # 
     nogil=True,
 )  # fmt: skip
 def advance_blocks(
-    rhs_address, values_address, jac_address, by_values, p, y_full, members, entries, nonzeros, clock, counts, atol,
-    t_out, y_out, flag,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+    rhs_address, values_address, jac_address, by_values, p, y_full, members, entries, nonzeros,
+    clock, counts, atol, t_out, y_out, flag,
+):  # fmt: skip
     """Integrate the components in `members` (b, L) to the end; the rest of the state stays.
 
     `values(t, y, p, out)` fills the Jacobian's nonzeros, `entries` (b, b, L) says which of them is

@@ -4,11 +4,13 @@ Every operation is written in one fixed order (no `fastmath`): a run gives the s
 recorded step by step, or as a lane of an ensemble.
 """
 
+# Loops are typed by their Numba signatures.
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
 import math
 
-import numpy as np
 from numba import njit
 
 from odekit.integrate.compiled.slots import (
@@ -26,7 +28,6 @@ from odekit.integrate.compiled.slots import (
     RECORDED,
     REJECTED,
     RHS,
-    RTOL,
     STEPS,
     STREAK,
     T_END,
@@ -46,7 +47,7 @@ RUNNING = -1
 
 
 @njit(nogil=True)
-def sum_squares(s):  # type: ignore[no-untyped-def]
+def sum_squares(s):
     """Sum of s_i^2 with four partial sums, the order that ensemble lanes repeat."""
     a = 0.0
     b = 0.0
@@ -65,7 +66,7 @@ def sum_squares(s):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def largest(y):  # type: ignore[no-untyped-def]
+def largest(y):
     """Largest |y_i|; NaN when any entry is."""
     best = 0.0
     for i in range(y.size):
@@ -78,14 +79,14 @@ def largest(y):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def set_weights(y, atol, rtol, w):  # type: ignore[no-untyped-def]
+def set_weights(y, atol, rtol, w):
     """Error weights 1 / (atol_i + rtol |y_i|) at the state that a step starts from."""
     for i in range(y.size):
         w[i] = 1.0 / (atol[i] + rtol * abs(y[i]))
 
 
 @njit(nogil=True)
-def weighted_norm(v, w, s):  # type: ignore[no-untyped-def]
+def weighted_norm(v, w, s):
     """Root mean square of v_i w_i; `s` is scratch."""
     for i in range(v.size):
         s[i] = v[i] * w[i]
@@ -93,7 +94,7 @@ def weighted_norm(v, w, s):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def first_step(rhs, p, y, f, w, trial, f_trial, s, clock, counts, order):  # type: ignore[no-untyped-def]
+def first_step(rhs, p, y, f, w, trial, f_trial, s, clock, counts, order):
     """Initial step of Hairer, Norsett, Wanner I, II.4, on the span's own scale.
 
     Their fallback 1e-6 for vanishing norms assumes times of order one; here it is 1e-6 of the
@@ -126,7 +127,7 @@ def first_step(rhs, p, y, f, w, trial, f_trial, s, clock, counts, order):  # typ
 
 
 @njit(nogil=True)
-def evaluate(y0, c, theta, out):  # type: ignore[no-untyped-def]
+def evaluate(y0, c, theta, out):
     """Dense output y0 + th (c1 + (1-th) (c2 + th (c3 + (1-th) (c4 + ...)))), th in [0, 1].
 
     The nested form of Hairer's `contd8`; every method here stores its interpolant in it.
@@ -144,14 +145,14 @@ def evaluate(y0, c, theta, out):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def wants_output(t_new, t_out, rec_t, counts):  # type: ignore[no-untyped-def]
+def wants_output(t_new, t_out, rec_t, counts):
     """Whether the step that ends at t_new must be interpolated and delivered."""
     k = counts[FILLED]
     return rec_t.shape[0] > 0 or (k < t_out.size and t_out[k] <= t_new)
 
 
 @njit(nogil=True)
-def deliver(t0, h, y0, c, t_new, y_new, t_out, y_out, rec_t, rec_c, counts):  # type: ignore[no-untyped-def]
+def deliver(t0, h, y0, c, t_new, y_new, t_out, y_out, rec_t, rec_c, counts):
     """Write the outputs of an accepted step: requested times, and the record if there is one.
 
     Requested times equal to t_new are left to the next step or to `finish`, which copy the state
@@ -178,7 +179,7 @@ def deliver(t0, h, y0, c, t_new, y_new, t_out, y_out, rec_t, rec_c, counts):  # 
 
 
 @njit(nogil=True)
-def deliver_start(t, y, t_out, y_out, counts):  # type: ignore[no-untyped-def]
+def deliver_start(t, y, t_out, y_out, counts):
     """Outputs requested at (or, by a rounding, before) the start."""
     k = counts[FILLED]
     while k < t_out.size and t_out[k] <= t:
@@ -188,7 +189,7 @@ def deliver_start(t, y, t_out, y_out, counts):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def check(y, f, clock, counts, flag):  # type: ignore[no-untyped-def]
+def check(y, f, clock, counts, flag):
     """Look before a step: interruption, limits, underflow. RUNNING when all is well."""
     if flag[0] != 0:
         return _INTERRUPTED
@@ -213,14 +214,14 @@ def check(y, f, clock, counts, flag):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def clip(clock):  # type: ignore[no-untyped-def]
+def clip(clock):
     """Step to take now: the proposed one, or what is left when the end is that near."""
     left = clock[T_END] - clock[T]
     return left if clock[H] * 1.0000001 >= left else clock[H]
 
 
 @njit(nogil=True)
-def state_code(y_new, clock):  # type: ignore[no-untyped-def]
+def state_code(y_new, clock):
     """RUNNING, or BLOW_UP when an accepted state passes the limit."""
     # The sum of squares bounds the largest entry and costs a vectorised pass only.
     if sum_squares(y_new) > clock[BLOW_UP] * clock[BLOW_UP] and largest(y_new) > clock[BLOW_UP]:
@@ -229,7 +230,7 @@ def state_code(y_new, clock):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def reject(err, h, clock, counts, exponent):  # type: ignore[no-untyped-def]
+def reject(err, h, clock, counts, exponent):
     """Shrink the step after a failed trial (not finite, or error norm above one)."""
     counts[REJECTED] += 1
     counts[FAILED] += 1
@@ -242,7 +243,7 @@ def reject(err, h, clock, counts, exponent):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def accept_pi(err, h, clipped, clock, counts, alpha, beta, log_error_slot):  # type: ignore[no-untyped-def]
+def accept_pi(err, h, clipped, clock, counts, alpha, beta, log_error_slot):
     """Next step after success: PI control (Gustafsson 1991; Hairer, Wanner II, IV.2)."""
     log_err = math.log(max(err, 1e-10))
     factor = 0.9 * math.exp(-alpha * log_err + beta * clock[log_error_slot])
@@ -257,7 +258,7 @@ def accept_pi(err, h, clipped, clock, counts, alpha, beta, log_error_slot):  # t
 
 
 @njit(nogil=True)
-def estimate_radius(rhs, p, t, y, f0, vector, point, f, w, counts, iterations):  # type: ignore[no-untyped-def]
+def estimate_radius(rhs, p, t, y, f0, vector, point, f, w, counts, iterations):
     """Spectral radius by power iteration on differences of f; `vector` is kept between calls.
 
     Sommeijer, Shampine, Verwer, J. Comput. Appl. Math. 88 (1998) 315, section 4.2. Works in the
@@ -303,7 +304,7 @@ LOOK_EVERY = 12  # accepted steps between looks at the spectral radius
 
 
 @njit(nogil=True)
-def limited_by_stability(rhs, p, y, f, vector, point, slope, w, clock, counts, stability):  # type: ignore[no-untyped-def]
+def limited_by_stability(rhs, p, y, f, vector, point, slope, w, clock, counts, stability):
     """Whether stability has been limiting a plain method's steps, with many more to come.
 
     Two more rounds of a power iteration that goes on through the run, every `LOOK_EVERY` steps.

@@ -6,6 +6,9 @@ the interpolant of its section 4. Step control: proportional-integral, which kee
 inside the stability region where that is what limits it.
 """
 
+# Loops are typed by their Numba signatures.
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
 import math
@@ -97,7 +100,10 @@ E1, E2, E3, E4, E5, E6, E7 = (
 # b_s(theta) as published, in factored form: leading factor, then the polynomial's factors.
 _WEIGHTS = (
     -1.0530884977290216
-    * np.polymul([1, 0], np.polymul([1, -1.3299890189751412], [1, -1.4364028541716351, 0.7139816917074209])),
+    * np.polymul(
+        [1, -1.3299890189751412, 0],
+        [1, -1.4364028541716351, 0.7139816917074209],
+    ),
     0.1017 * np.polymul([1, 0, 0], [1, -2.1966568338249754, 1.2949852507374631]),
     2.490627285651252793 * np.polymul([1, 0, 0], [1, -2.38535645472061657, 1.57803468208092486]),
     -16.54810288924490272
@@ -133,12 +139,13 @@ _DONE, _FULL, _NAN, _STIFF = int(Code.DONE), int(Code.RECORD_FULL), int(Code.NAN
 @njit(
     int64(
         int64, float64[::1], float64[::1], float64[:, ::1], float64[::1], int64[::1],
-        float64[::1], float64[::1], float64[:, ::1], float64[:, ::1], float64[:, :, ::1], int64[::1],
+        float64[::1], float64[::1], float64[:, ::1], float64[:, ::1], float64[:, :, ::1],
+        int64[::1],
     ),
     cache=True,
     nogil=True,
 )  # fmt: skip
-def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):  # type: ignore[no-untyped-def]
+def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
     rhs = rhs_at(rhs_address)
     n = y.size
@@ -206,10 +213,19 @@ def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, r
         if wants_output(t_new, t_out, rec_t, counts):
             for i in range(n):
                 c[0, i] = new[i] - y[i]
-                c[1, i] = h * (D21 * k1[i] + D22 * k2[i] + D23 * k3[i] + D24 * k4[i] + D25 * k5[i] + D26 * k6[i] + D27 * k7[i])
+                c[1, i] = h * (
+                    D21 * k1[i] + D22 * k2[i] + D23 * k3[i] + D24 * k4[i] + D25 * k5[i]
+                    + D26 * k6[i] + D27 * k7[i]
+                )  # fmt: skip
             for i in range(n):
-                c[2, i] = h * (D31 * k1[i] + D32 * k2[i] + D33 * k3[i] + D34 * k4[i] + D35 * k5[i] + D36 * k6[i] + D37 * k7[i])
-                c[3, i] = h * (D41 * k1[i] + D42 * k2[i] + D43 * k3[i] + D44 * k4[i] + D45 * k5[i] + D46 * k6[i] + D47 * k7[i])
+                c[2, i] = h * (
+                    D31 * k1[i] + D32 * k2[i] + D33 * k3[i] + D34 * k4[i] + D35 * k5[i]
+                    + D36 * k6[i] + D37 * k7[i]
+                )  # fmt: skip
+                c[3, i] = h * (
+                    D41 * k1[i] + D42 * k2[i] + D43 * k3[i] + D44 * k4[i] + D45 * k5[i]
+                    + D46 * k6[i] + D47 * k7[i]
+                )  # fmt: skip
             deliver(t, h, y, c, t_new, new, t_out, y_out, rec_t, rec_c, counts)
         clock[H_LAST] = h
         accept_pi(err, h, last, clock, counts, ALPHA, BETA, LOG_ERROR)

@@ -37,7 +37,9 @@ def exact() -> dict[str, np.ndarray]:
     inside = np.linspace(0.0, T_END, 98)[1:-1]
     out = {}
     for name, times in (("end", np.array([T_END])), ("inside", inside)):
-        run = Run("DOP853", pendulum, np.zeros(1), 0.0, Y0, T_END, rtol=1e-13, atol=1e-15, t_out=times)
+        run = Run(
+            "DOP853", pendulum, np.zeros(1), 0.0, Y0, T_END, rtol=1e-13, atol=1e-15, t_out=times
+        )
         assert run.advance() == Code.DONE
         out[name] = run.y_out
     out["times"] = inside
@@ -50,7 +52,7 @@ def test_order_of_the_solution(method: str, exact: dict[str, np.ndarray]) -> Non
     errors = [
         np.abs(fixed_steps(method, STEPS[method] * k, end) - exact["end"]).max() for k in (1, 2, 4)
     ]
-    # The finer pair is nearer the asymptotic regime; half a power is left for what is not yet there.
+    # The finer pair is nearer the asymptotic regime; half a power is left for what is missing.
     assert np.log2(errors[1] / errors[2]) > METHODS[method].order - 0.5, errors
 
 

@@ -85,13 +85,24 @@ def test_nan_is_one_status_with_the_partial_run(method: str) -> None:
 @pytest.mark.parametrize("method", ["Tsit5", "DOP853", "ROCK4", "explicit"])
 @pytest.mark.parametrize("scale", [1.0, 1e-8])
 def test_pole_is_a_blow_up_near_its_time(method: str, scale: float) -> None:
-    run = Run(method, square, np.zeros(1), 0.0, np.array([scale]), 2 / scale, rtol=1e-8, atol=1e-12 * scale)
+    run = Run(
+        method,
+        square,
+        np.zeros(1),
+        0.0,
+        np.array([scale]),
+        2 / scale,
+        rtol=1e-8,
+        atol=1e-12 * scale,
+    )
     assert run.advance() == Code.BLOW_UP
     assert run.t * scale == pytest.approx(1.0, abs=1e-5)
 
 
 def test_blow_up_limit() -> None:
-    run = Run("Tsit5", square, np.zeros(1), 0.0, np.ones(1), 2.0, rtol=1e-8, atol=1e-12, blow_up=1e3)
+    run = Run(
+        "Tsit5", square, np.zeros(1), 0.0, np.ones(1), 2.0, rtol=1e-8, atol=1e-12, blow_up=1e3
+    )
     assert run.advance() == Code.BLOW_UP
     assert run.y[0] > 1e3
 
@@ -129,7 +140,9 @@ def test_stall_is_told_from_a_pole() -> None:
 def test_stiff_is_reported_and_the_run_goes_on() -> None:
     p = np.array([1e5, 1.0])
     kwargs = {"rtol": 1e-6, "atol": 1e-9, "t_out": np.linspace(0, 10, 21)}
-    run = Run("Tsit5", decay, p, 0.0, np.ones(2), 10.0, patience=100, jacobian=decay_jacobian, **kwargs)
+    run = Run(
+        "Tsit5", decay, p, 0.0, np.ones(2), 10.0, patience=100, jacobian=decay_jacobian, **kwargs
+    )
     assert run.advance() == Code.STIFF
     assert run.stats["spectral_radius"] == pytest.approx(1e5, rel=0.2)
     rest = run.continue_with("Rodas5P", autonomous=True)
