@@ -30,6 +30,7 @@ from odekit.solution import Solution, Status
 __all__ = ["coefficients", "gradient_descent", "loss_curve"]
 
 _CALL_STEPS = 200_000  # steps between two returns to Python: an interrupt waits this long at most
+_UNROLLED = 8  # largest dimension whose reduced loops are compiled for it alone
 _GAP = 50  # rises of the loss closer than this many steps are one window
 _CODES = {loops.NOT_A_NUMBER: Status.nan, loops.BLOWN_UP: Status.blow_up}
 
@@ -228,7 +229,9 @@ class _Run:
         slack = 1e-12 * moments.y2  # rounding of the loss, which is a difference of terms like y2
         status, code = Status.success, loops.RUNNING
         kept = np.zeros((2, n))
-        sizes, train = self.layer.sizes[1:], loops.DESCEND[self.layer.case]
+        sizes = self.layer.sizes[1:]
+        known = self.layer.dim if self.layer.dim <= _UNROLLED and moments.kind == "reduced" else 0
+        train = loops.descent(self.layer.case, known)
 
         def advance(at: Any, saved: Any, slack: float) -> int:
             return int(
