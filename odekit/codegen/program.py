@@ -86,6 +86,9 @@ class Program:
     sizes: Mapping[sp.Symbol, int] = field(default_factory=dict)
 
 
+APART = 1000
+"""More than the indices of any term."""
+
 COPY = "a transposed copy"
 
 
@@ -369,8 +372,12 @@ class _Planner:
     ) -> list[Statement]:
         """The statements that fill one array: one for each pattern of deltas."""
         patterns: dict[tuple[int, ...], list[Product]] = {}
-        for (factors, monomial), number in body.terms.items():
+        for count, ((given, monomial), number) in enumerate(body.terms.items(), 1):
             indices = list(range(body.rank))
+            # Terms name their summed indices alike, of whatever size: keep them apart.
+            factors = [
+                (t, tuple(i if i < body.rank else i + APART * count for i in ii)) for t, ii in given
+            ]
             for tensor, ii in factors:
                 if tensor.kind == "identity":
                     low, high = sorted(indices[i] for i in ii)
