@@ -12,6 +12,7 @@ first-class function inside.
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from numba import float64, int64, types
 from numba.core import cgutils
@@ -21,14 +22,21 @@ RHS_SIGNATURE = types.void(float64, float64[::1], float64[::1], float64[::1])
 JACOBIAN_SIGNATURE = types.void(float64, float64[::1], float64[::1], float64[:, ::1])
 LANES_SIGNATURE = types.void(float64[::1], float64[:, ::1], float64[:, ::1], float64[:, ::1])
 
+# Found once per function (10 us each); forgotten with it.
+_addresses: WeakKeyDictionary[Any, dict[Any, int]] = WeakKeyDictionary()
+
 
 def address_of(function: Any, signature: Any = RHS_SIGNATURE) -> int:
     """Address of a compiled Numba function's code for `signature`.
 
     The caller keeps `function` alive as long as the address is in use.
     """
-    compiled = function.get_compile_result(signature)
-    return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
+    known = _addresses.setdefault(function, {})
+    if signature not in known:
+        compiled = function.get_compile_result(signature)
+        name = compiled.fndesc.llvm_func_name
+        known[signature] = int(compiled.library.get_pointer_to_function(name))
+    return known[signature]
 
 
 def _caster(signature: Any) -> Any:
