@@ -65,10 +65,9 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
         by_length = _counts_by_length(axes[2], lengths, colours)
         by_depth = _counts_by_depth(axes[3], runs, colours, seeds)
     growth = {
-        str(rank): np.log(
-            np.median(lengths[rank, SMALL], axis=0) / np.median(lengths[rank, LARGE], axis=0)
+        str(rank): _power(
+            np.median(lengths[rank, LARGE], axis=0), np.median(lengths[rank, SMALL], axis=0)
         )
-        / np.log(LARGE / SMALL)
         for rank in RANKS
     }
     return Picture(
@@ -136,6 +135,14 @@ def plateau_lengths(run: Any) -> Array:
     order = np.argsort(times, kind="stable")
     ends = np.where(np.isfinite(times[order]), times[order], run.t[-1])
     return np.diff(np.concatenate([[0.0], ends])) * SPECTRUM[order] ** 2
+
+
+def _power(large: Array, small: Array) -> list[float | None]:
+    """How lengths grow as the start shrinks; None where two modes are learned at one output."""
+    return [
+        float(np.log(after / before) / np.log(LARGE / SMALL)) if before > 0 < after else None
+        for before, after in zip(large, small, strict=True)
+    ]
 
 
 def _curves(ax: Any, runs: Any, colours: Any, seed: int) -> None:
