@@ -1,0 +1,25 @@
+"""Published statements, put to the test."""
+
+from odekit.claims.checks import Check, agreement, identity
+from odekit.claims.claim import Assumption, Claim, Property, Variant
+from odekit.claims.registry import all_claims, get
+from odekit.claims.verdict import Counterexample, Verdict, find_counterexample, judge
+
+all = all_claims  # noqa: A001 - the public name is odekit.claims.all
+
+__all__ = [
+    "Assumption",
+    "Check",
+    "Claim",
+    "Counterexample",
+    "Property",
+    "Variant",
+    "Verdict",
+    "agreement",
+    "all",
+    "all_claims",
+    "find_counterexample",
+    "get",
+    "identity",
+    "judge",
+]
