@@ -22,7 +22,7 @@ from odekit.analysis.groebner import (
     standard_monomials,
 )
 from odekit.analysis.newton import multistart_roots
-from odekit.analysis.real_roots import real_solutions
+from odekit.analysis.real_roots import coefficient_bits, real_solutions
 from odekit.analysis.scalar_system import ScalarSystem
 
 __all__ = ["FEW_STATES", "fixed_points_scalar", "rate_functions", "search"]
@@ -31,6 +31,7 @@ MOST_TERMS = 20_000
 LARGEST_FACTORED = 60
 MOST_BRANCHES = 2000
 FEW_STATES = 14
+MOST_FACTORED_BITS = 240
 
 
 def fixed_points_scalar(system: ScalarSystem, seconds: float, seed: int = 0) -> FixedPointSet:
@@ -52,8 +53,8 @@ def fixed_points_scalar(system: ScalarSystem, seconds: float, seed: int = 0) -> 
         return _numeric(system, 0.5 * seconds, seed, reason)
     try:
         return _algebraic(system, budget)
-    except BudgetSpent:
-        reason = f"the exact computation did not end within {seconds:g} s"
+    except BudgetSpent as spent:
+        reason = str(spent) or f"the exact computation did not end within {seconds:g} s"
         return _numeric(system, 0.3 * seconds, seed, reason)
 
 
@@ -260,7 +261,12 @@ def _ratio(rate: sp.Expr, system: ScalarSystem, ring: Any, budget: Budget) -> tu
 
 def _factors(polynomial: Any) -> list[Any]:
     """Distinct irreducible factors over the rationals, itself when it is large."""
-    if len(polynomial) > LARGEST_FACTORED or sum(polynomial.LM) > 12:
+    # Factoring has no deadline of its own, and its cost grows steeply with the coefficients.
+    if (
+        len(polynomial) > LARGEST_FACTORED
+        or sum(polynomial.LM) > 12
+        or coefficient_bits(polynomial.values()) > MOST_FACTORED_BITS
+    ):
         return [polynomial.monic()]
     return [f.monic() for f, _ in polynomial.factor_list()[1]]
 
@@ -337,7 +343,7 @@ def _multiplicities(
         basis = groebner_basis([n for n in numerators if n], part)
         if is_unit_ideal(basis):
             return {}
-        if len(standard_monomials(basis, len(basis[0].ring.gens))) > 40:
+        if len(standard_monomials(basis, len(basis[0].ring.gens))) > 24:
             return None
         whole = real_solutions(basis, part)
     except BudgetSpent:

@@ -33,7 +33,7 @@ def fixed_points_symbolic(
     except (BudgetSpent, sp.PolynomialError, NotImplementedError) as reason:
         complete = False
         notes.append(
-            f"partial: {reason or 'the time budget ran out'}; give values= for the parameters"
+            f"partial: {str(reason) or 'the time budget ran out'}; give values= for the parameters"
         )
     points: list[FixedPoint] = []
     excluded: list[FixedPoint] = []

@@ -7,7 +7,7 @@ signature of the trace form of the quotient algebra), which does not see the roo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from odekit.analysis.budget import Budget, BudgetSpent
 from odekit.analysis.groebner import remainder, standard_monomials
 
-__all__ = ["QuotientAlgebra", "RealSolutions", "real_solutions"]
+__all__ = ["QuotientAlgebra", "RealSolutions", "coefficient_bits", "real_solutions"]
 
-LARGEST_DEGREE = 96
+# Larger quotient algebras have coefficients of thousands of digits, whose roots take minutes.
+LARGEST_DEGREE = 24
+LARGEST_STURM = 20
 DIGITS = 60
 
 
@@ -59,9 +61,10 @@ class QuotientAlgebra:
         self.monomials = standard_monomials(basis, self.count)
         self.degree = len(self.monomials)
         if self.degree > LARGEST_DEGREE:
-            raise BudgetSpent
+            raise BudgetSpent(f"{self.degree} complex solutions are too many for exact work")
         place = {m: i for i, m in enumerate(self.monomials)}
-        self.multiplications: list[list[list[Any]]] = []
+        # Column k of a multiplication: the nonzero coordinates of variable * monomial k.
+        self.multiplications: list[list[list[tuple[int, Any]]]] = []
         for generator in self.ring.gens:
             columns = []
             for monomial in self.monomials:
@@ -70,12 +73,36 @@ class QuotientAlgebra:
                     basis,
                     budget,
                 )
-                column = [self.ring.domain.zero] * self.degree
-                for m, c in image.items():
-                    column[place[m]] = c
-                columns.append(column)
+                columns.append([(place[m], c) for m, c in image.items()])
             self.multiplications.append(columns)
-        self._traces: list[Any] = [self._trace_of(m) for m in self.monomials]
+        self.products = self._products(place)
+        zero = self.ring.domain.zero
+        self._traces: list[Any] = [
+            sum((row[k][k] for k in range(self.degree)), zero) for row in self.products
+        ]
+
+    def _products(self, place: dict[tuple[int, ...], int]) -> list[list[list[Any]]]:
+        """Coordinates of every product of two standard monomials."""
+        zero, one = self.ring.domain.zero, self.ring.domain.one
+        table: list[list[list[Any]]] = []
+        for a, monomial in enumerate(self.monomials):
+            if a == 0:
+                unit = [
+                    [one if i == k else zero for i in range(self.degree)]
+                    for k in range(self.degree)
+                ]
+                table.append(unit)
+                continue
+            variable = next(v for v, e in enumerate(monomial) if e)
+            parent = tuple(e - (v == variable) for v, e in enumerate(monomial))
+            below = table[place[parent]]
+            table.append(
+                [
+                    table[k][a] if k < a else self.times(below[k], variable)
+                    for k in range(self.degree)
+                ]
+            )
+        return table
 
     def times(self, vector: list[Any], variable: int) -> list[Any]:
         """Multiply an element by a variable."""
@@ -83,9 +110,8 @@ class QuotientAlgebra:
         result = [zero] * self.degree
         for c, column in zip(vector, self.multiplications[variable], strict=True):
             if c:
-                for i, value in enumerate(column):
-                    if value:
-                        result[i] = result[i] + c * value
+                for i, value in column:
+                    result[i] = result[i] + c * value
         self.budget.check()
         return result
 
@@ -110,33 +136,25 @@ class QuotientAlgebra:
             (c * t for c, t in zip(vector, self._traces, strict=True)), self.ring.domain.zero
         )
 
-    def _trace_of(self, monomial: tuple[int, ...]) -> Any:
-        total = self.ring.domain.zero
-        for k in range(self.degree):
-            vector = [self.ring.domain.zero] * self.degree
-            vector[k] = self.ring.domain.one
-            for variable, exponent in enumerate(monomial):
-                for _ in range(exponent):
-                    vector = self.times(vector, variable)
-            total = total + vector[k]
-        return total
-
-    def element(self, monomial: tuple[int, ...], vector: list[Any]) -> list[Any]:
-        """A monomial times an element."""
-        for variable, exponent in enumerate(monomial):
-            for _ in range(exponent):
-                vector = self.times(vector, variable)
-        return vector
+    def paired_traces(self, factor: list[Any]) -> list[Any]:
+        """Trace of each standard monomial times an element."""
+        zero = self.ring.domain.zero
+        result = []
+        for row in self.products:
+            self.budget.check()
+            total = zero
+            for c, product in zip(factor, row, strict=True):
+                if c:
+                    total = total + c * self.trace(product)
+            result.append(total)
+        return result
 
     def hermite(self) -> tuple[int, int]:
         """Rank and signature of the trace form: distinct complex and distinct real solutions."""
-        form = []
-        for a in self.monomials:
-            row = []
-            left = self.element(a, self.one())
-            for b in self.monomials:
-                row.append(self.trace(self.element(b, left)))
-            form.append(row)
+        form: list[list[Any]] = []
+        for a, row in enumerate(self.products):
+            self.budget.check()
+            form.append([form[b][a] if b < a else self.trace(row[b]) for b in range(self.degree)])
         return _inertia(form, self.budget)
 
 
@@ -183,10 +201,13 @@ def real_solutions(basis: Sequence[Any], budget: Budget) -> RealSolutions:
     weights, representation = _separating(algebra, rank)
     x = sp.Symbol("x")
     polynomial, numerators, denominator = representation
-    square_free = sp.Poly(polynomial, x, domain=sp.QQ)
+    characteristic = sp.Poly(polynomial, x, domain=sp.QQ)
+    # Factors give exact coordinates where they are short; factoring long ones has no deadline.
+    short = characteristic.degree() <= 24 and coefficient_bits(polynomial) <= 1500
+    factors = characteristic.factor_list()[1] if short else characteristic.sqf_list()[1]
     points: list[tuple[sp.Expr, ...]] = []
     multiplicities: list[int] = []
-    for factor, multiplicity in square_free.factor_list()[1]:
+    for factor, multiplicity in factors:
         budget.check()
         for root in _roots(factor, budget):
             points.append(_coordinates(root, factor, numerators, denominator, x))
@@ -237,14 +258,11 @@ def _numerator(
 ) -> list[Any]:
     """Coefficients (from the highest) of sum over solutions of v(z) prod_{y != z} (x - u(y))."""
     degree = len(square_free) - 1
-    traces = []
-    for i in range(degree):
-        total = [algebra.ring.domain.zero] * algebra.degree
-        for k, c in enumerate(powers[i]):
-            if c:
-                image = algebra.element(algebra.monomials[k], factor)
-                total = [t + c * y for t, y in zip(total, image, strict=True)]
-        traces.append(algebra.trace(total))
+    paired = algebra.paired_traces(factor)
+    zero = algebra.ring.domain.zero
+    traces = [
+        sum((c * t for c, t in zip(powers[i], paired, strict=True)), zero) for i in range(degree)
+    ]
     # Horner's quotients of the square-free part give the products without one root.
     result = []
     for m in range(degree):
@@ -262,16 +280,27 @@ def _roots(factor: sp.Poly, budget: Budget) -> list[sp.Expr]:
     if degree <= 2:
         return [r for r in sp.roots(factor, multiple=True) if r.is_real]
     budget.check()
-    roots = []
+    if degree > LARGEST_STURM:
+        # The caller compares the number with Hermite's form; Sturm's sequence would be long.
+        return _approximate_real(factor)
     count = factor.count_roots()
     approximate = _approximate_real(factor)
     if len(approximate) == count:
         return approximate
+    roots = []
     for (low, high), _ in factor.intervals():
         budget.check()
         low, high = factor.refine_root(low, high, eps=sp.Rational(1, 10**30))
         roots.append(sp.Float((low + high) / 2, DIGITS))
     return roots
+
+
+def coefficient_bits(coefficients: Iterable[Any]) -> int:
+    """Bit length of the longest numerator or denominator."""
+    return max(
+        (max(int(c.numerator).bit_length(), int(c.denominator).bit_length()) for c in coefficients),
+        default=0,
+    )
 
 
 def _approximate_real(factor: sp.Poly) -> list[sp.Expr]:
