@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from odekit.integrate.collect import Pieces, Steps
 from odekit.integrate.compiled import slots
 from odekit.integrate.compiled.components import block_classes
+from odekit.integrate.compiled.ensemble import solve_members
 from odekit.integrate.compiled.run import Run, solve_blocks
 from odekit.integrate.compiled.slots import Code
 from odekit.integrate.diagnosis import diagnose
@@ -139,7 +141,7 @@ class _Loop:
             status,
             detail,
             filled,
-            {**self.run.stats, "end": t, "notes": notes},
+            {**read_counts(self.run.counts), "end": t, "notes": notes},
             self._interpolant(),
         )
 
@@ -233,6 +235,71 @@ class _Loop:
                 self.steps.add(t, y.copy(), _none)
         run.counts[slots.RECORDED] = 0
         return False
+
+
+def read_counts(counts: NDArray[np.int64]) -> dict[str, Any]:
+    """Return what a compiled loop counted, by name."""
+    return {
+        "steps": int(counts[slots.STEPS]),
+        "rejected": int(counts[slots.REJECTED]),
+        "rhs_calls": int(counts[slots.RHS]),
+        "jacobian_calls": int(counts[slots.JACOBIANS]),
+        "factorisations": int(counts[slots.FACTORS]),
+        "switches": int(counts[slots.SWITCHES]),
+        "stabilised_steps": int(counts[slots.STABILISED]),
+    }
+
+
+def run_together(loop: str, tasks: Sequence[Task]) -> list[Outcome | None]:
+    """Integrate members of one field in one compiled call, which holds no interpreter lock.
+
+    Parameters
+    ----------
+    loop : str
+        A loop of `odekit.integrate.compiled.run.METHODS`.
+    tasks : sequence of Task
+        With the same field, span, outputs, relative tolerance and limits; no events, no dense
+        output.
+
+    Returns
+    -------
+    list of Outcome or None
+        The same numbers as `run`; None for a member that did not reach its end, which `run` can
+        diagnose.
+    """
+    first = tasks[0]
+    assert first.outputs is not None
+    done = solve_members(
+        loop,
+        first.compiled.rhs,
+        np.array([task.p for task in tasks]),
+        first.start,
+        np.array([task.y0 for task in tasks]),
+        first.end,
+        rtol=first.relative,
+        atol=np.array([task.absolute for task in tasks]),
+        jacobian=first.compiled.jacobian if loop == "Rodas5P" else None,
+        t_out=first.outputs,
+        max_steps=first.limits.steps,
+        blow_up=first.limits.blow_up,
+        autonomous=first.compiled.autonomous,
+        flag=first.flag,
+        workers=1,
+        chunk=len(tasks),
+    )
+    return [
+        Outcome(
+            first.outputs.copy(),
+            done.y_out[k],
+            Status.success,
+            "",
+            len(first.outputs),
+            {**read_counts(done.counts[k]), "end": first.end, "notes": []},
+        )
+        if done.codes[k] == Code.DONE
+        else None
+        for k in range(len(tasks))
+    ]
 
 
 def _none() -> Any:

@@ -47,9 +47,13 @@ class Crossing:
             raise InputError(
                 f"The direction of a crossing must be -1, 0 or 1, got {self.direction!r}."
             )
-        if not isinstance(self.level, (int, float)) and not hasattr(self.level, "__float__"):
-            raise InputError(f"The level of a crossing must be a number, got {self.level!r}.")
-        if not math.isfinite(float(self.level)):
+        try:
+            level = float(self.level)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"The level of a crossing must be a number, got {self.level!r}."
+            ) from None
+        if not math.isfinite(level):
             raise InputError(f"The level of a crossing must be finite, got {self.level!r}.")
 
     @property

@@ -10,12 +10,25 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExec
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from odekit.codegen.compiled_field import CompiledField
 from odekit.errors import InputError, SolveError
+from odekit.integrate.events import read_events
 from odekit.integrate.options import Limits, Save, Tolerance
+from odekit.integrate.outputs import read_times
 from odekit.integrate.prepare import compiled_for, refuse_unknown
-from odekit.integrate.solving import OPTIONS, origin_of, solve
+from odekit.integrate.solving import (
+    OPTIONS,
+    Plan,
+    look_at_start,
+    make_plan,
+    name_results,
+    origin_of,
+    read_option,
+    solve_quietly,
+)
+from odekit.integrate.task import Task
 from odekit.solution.ensemble import Ensemble
 from odekit.solution.solution import Solution
 
@@ -107,10 +120,11 @@ def ensemble(
     chunks = [pairs[k : k + size] for k in range(0, len(pairs), size)]
     results: list[list[Solution] | None] = [None] * len(chunks)
     futures: dict[Future[list[Solution]], int] = {}
+    flag = np.zeros(1, np.int64)
     try:
         with _counting(progress, len(pairs)) as show:
             futures = {
-                pool.submit(solve_members, compiled, chunk, t, options): number
+                pool.submit(solve_chunk, compiled, chunk, t, options, flag): number
                 for number, chunk in enumerate(chunks)
             }
             pending, done = set(futures), 0
@@ -123,6 +137,10 @@ def ensemble(
                     if throw:
                         _throw(solved)
                 show(done)
+    except BaseException:
+        # Ctrl-C or a failed member: threads see the flag before their next step.
+        flag[0] = 1
+        raise
     finally:
         for future in futures:
             future.cancel()
@@ -139,14 +157,67 @@ def ensemble(
     return Ensemble(solutions, stats)
 
 
-def solve_members(
-    compiled: CompiledField, chunk: Sequence[Member], t: Any, options: Mapping[str, Any]
+def solve_chunk(
+    compiled: CompiledField,
+    chunk: Sequence[Member],
+    t: Any,
+    options: Mapping[str, Any],
+    flag: NDArray[np.int64],
 ) -> list[Solution]:
-    """Solve some members one after the other; runs in a worker, so it must pickle."""
-    out = []
-    for y0, params in chunk:
-        solution = solve(compiled, y0, t, params, throw=False, **options)
-        out.append(dataclasses.replace(solution, field=None))
+    """Solve some members; runs in a worker, so it must pickle.
+
+    Members that share a compiled loop and ask for nothing inside steps go through it in one call;
+    the others one after the other through `solve`. The numbers are the same.
+    """
+    out = _together(compiled, chunk, t, options, flag)
+    for k, (y0, params) in enumerate(chunk):
+        if k not in out:
+            out[k] = solve_quietly(
+                compiled, y0, t, params, sizes=None, progress=False, flag=flag, **options
+            )
+    return [dataclasses.replace(out[k], field=None) for k in range(len(chunk))]
+
+
+def _together(
+    compiled: CompiledField,
+    chunk: Sequence[Member],
+    t: Any,
+    options: Mapping[str, Any],
+    flag: NDArray[np.int64],
+) -> dict[int, Solution]:
+    tolerance = read_option(options["tolerance"], Tolerance, "tolerance")
+    save = read_option(options["save"], Save, "save")
+    limits = read_option(options["limits"], Limits, "limits")
+    start, end, outputs = read_times(t, options["start"])
+    inside = save.dense or tolerance.verify or read_events(options["events"])
+    if outputs is None or inside or limits.seconds is not None:
+        return {}
+    began = time.perf_counter()
+    groups: dict[tuple[str, float], list[tuple[int, Plan]]] = {}
+    out: dict[int, Solution] = {}
+    for k, (y0, params) in enumerate(chunk):
+        task = Task(
+            compiled=compiled,
+            y0=compiled.layout.pack(y0),
+            p=compiled.layout.pack_parameters(params),
+            start=start,
+            end=end,
+            outputs=outputs,
+            limits=limits,
+            flag=flag,
+        )
+        plan, outcome = look_at_start(make_plan(task, options["method"], tolerance), stacklevel=3)
+        if outcome is not None:
+            out[k] = name_results(plan, outcome, None, began)
+        elif plan.method.loop is not None:
+            groups.setdefault((plan.method.loop, plan.task.relative), []).append((k, plan))
+    for (loop, _), group in groups.items():
+        from odekit.integrate.compiled_loop import run_together
+
+        outcomes = run_together(loop, [plan.task for _, plan in group])
+        for (k, plan), outcome in zip(group, outcomes, strict=True):
+            if outcome is not None:
+                out[k] = name_results(plan, outcome, None, began)
     return out
 
 

@@ -36,7 +36,8 @@ PATIENCE = 2000
 def _loop(
     name: str, loop: str, relative: float, stiff: bool, source: str, then: str | None = None
 ) -> Method:
-    return Method(name, partial(_compiled, loop, then), relative, stiff, source)
+    alone = loop if then is None else None
+    return Method(name, partial(_compiled, loop, then), relative, stiff, source, alone)
 
 
 def _entry(name: str, relative: float, stiff: bool, source: str) -> Method:

@@ -6,6 +6,7 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from odekit.integrate.options import Limits, Save, Tolerance
 from odekit.integrate.outputs import read_times
 from odekit.integrate.prepare import compiled_for, refuse_unknown
 from odekit.integrate.progress import progress_of
-from odekit.integrate.task import Outcome, Task
+from odekit.integrate.task import Method, Outcome, Task
 from odekit.integrate.watch import make_watcher
 from odekit.solution.solution import Solution
 from odekit.solution.status import Status
@@ -113,17 +114,40 @@ def solve(
     Time is in the field's own unit.
     """
     refuse_unknown(unknown, OPTIONS)
+    solution = solve_quietly(
+        field, y0, t, params, sizes, method, tolerance, save, events, limits, progress, start
+    )
+    if throw and not solution.status.ok:
+        raise SolveError(solution.message, solution)
+    return solution
+
+
+def solve_quietly(
+    field: Any,
+    y0: Mapping[str, Any],
+    t: Any,
+    params: Mapping[str, Any] | None,
+    sizes: Mapping[str, Any] | None,
+    method: str,
+    tolerance: Tolerance | None,
+    save: Save | None,
+    events: Any,
+    limits: Limits | None,
+    progress: Any,
+    start: float,
+    flag: NDArray[np.int64] | None = None,
+) -> Solution:
+    """Solve as `solve` does, never raising for a failed run; another thread may set ``flag``."""
     started = time.perf_counter()
-    tolerance = _read(tolerance, Tolerance, "tolerance")
-    save = _read(save, Save, "save")
-    limits = _read(limits, Limits, "limits")
+    tolerance = read_option(tolerance, Tolerance, "tolerance")
+    save = read_option(save, Save, "save")
+    limits = read_option(limits, Limits, "limits")
     watched = read_events(events)
     first, end, outputs = read_times(t, start)
     compiled = compiled_for(field, y0, params, sizes)
     state = compiled.layout.pack(y0)
     p = compiled.layout.pack_parameters(params)
     prepared = time.perf_counter()
-    notes: list[str] = []
     with progress_of(progress, compiled, p, first, end) as report:
         task = Task(
             compiled=compiled,
@@ -132,93 +156,99 @@ def solve(
             start=first,
             end=end,
             outputs=outputs,
-            relative=0.0,
-            absolute=np.empty(0),
             limits=limits,
             save=save,
             dense=outputs is None if save.dense is None else save.dense,
             watcher=make_watcher(watched, compiled, p, first, state),
             report=report,
+            flag=np.zeros(1, np.int64) if flag is None else flag,
         )
-        solution = run_task(task, method, tolerance, notes, field, prepared)
+        plan, outcome = look_at_start(make_plan(task, method, tolerance), stacklevel=3)
+        if outcome is None:
+            outcome = plan.method.run(plan.task)
+        solution = name_results(plan, outcome, origin_of(field), prepared)
     if tolerance.verify and solution.status.ok and len(solution.t):
         from odekit.integrate.verification import verify
 
         solution = verify(solution, task, tolerance)
     total = time.perf_counter() - started
     solution = dataclasses.replace(solution, stats={**solution.stats, "total_seconds": total})
-    if throw and not solution.status.ok:
-        raise SolveError(solution.message, solution)
     return solution
 
 
-def run_task(
-    task: Task,
-    method: str,
-    tolerance: Tolerance,
-    notes: list[str],
-    field: Any,
-    prepared: float,
-) -> Solution:
-    """Choose method and tolerances, run, and name the results."""
-    compiled = task.compiled
-    chosen, reason = _choose(method, task)
-    relative = tolerance.relative_for(compiled.layout, task.y0, chosen.relative)
-    absolute = tolerance.absolute_for(compiled.layout, task.y0, relative)
-    task = dataclasses.replace(task, relative=relative, absolute=absolute)
+@dataclass(frozen=True)
+class Plan:
+    """A task with its method and tolerances chosen, and why."""
+
+    task: Task
+    method: Method
+    reason: str
+    notes: tuple[str, ...] = ()
+
+
+def make_plan(task: Task, method: str, tolerance: Tolerance) -> Plan:
+    """Choose method and tolerances for a task that has none yet."""
+    if str(method).lower() == "auto":
+        from odekit.integrate.auto import choose
+
+        chosen, reason = choose(task)
+    else:
+        chosen, reason = find_method(method), "asked for"
+    layout = task.compiled.layout
+    relative = tolerance.relative_for(layout, task.y0, chosen.relative)
+    absolute = tolerance.absolute_for(layout, task.y0, relative)
+    return Plan(dataclasses.replace(task, relative=relative, absolute=absolute), chosen, reason)
+
+
+def look_at_start(plan: Plan, stacklevel: int) -> tuple[Plan, Outcome | None]:
+    """Notice a fixed point, and end a run that cannot take a step."""
+    task = plan.task
     rate = np.empty(len(task.y0))
-    compiled.rhs(task.start, task.y0, task.p, rate)
-    if at_fixed_point(compiled, rate):
+    task.compiled.rhs(task.start, task.y0, task.p, rate)
+    if at_fixed_point(task.compiled, rate):
         note = (
             "The initial state is exactly a fixed point: the run stays there; perturb it to leave."
         )
-        notes.append(note)
-        warnings.warn(note, OdekitWarning, stacklevel=4)
+        plan = dataclasses.replace(plan, notes=(*plan.notes, note))
+        warnings.warn(note, OdekitWarning, stacklevel=stacklevel + 1)
     if not np.isfinite(rate).all():
-        outcome = _nowhere(task, Status.nan, "Not finite at the start.")
-    elif task.end == task.start:
-        outcome = _nowhere(task, Status.success, "")
-    else:
-        outcome = chosen.run(task)
-    loss = _losses(compiled, outcome.y, task.p)
+        return plan, _nowhere(task, Status.nan, "Not finite at the start.")
+    if task.end == task.start:
+        return plan, _nowhere(task, Status.success, "")
+    return plan, None
+
+
+def name_results(plan: Plan, outcome: Outcome, field: Any, began: float) -> Solution:
+    """Turn flat results into a solution."""
+    task, compiled = plan.task, plan.task.compiled
     stats = {
-        "method": chosen.name,
-        "reason": reason,
-        "relative_tolerance": relative,
-        "absolute_tolerance": float(absolute.min(initial=np.inf)),
+        "method": plan.method.name,
+        "reason": plan.reason,
+        "relative_tolerance": task.relative,
+        "absolute_tolerance": float(task.absolute.min(initial=np.inf)),
         **outcome.stats,
         "outputs": outcome.filled,
-        "seconds": time.perf_counter() - prepared,
         "compile_seconds": compiled.compile_seconds,
-        "notes": [*notes, *outcome.stats.get("notes", [])],
+        "notes": [*plan.notes, *outcome.stats.get("notes", [])],
     }
+    loss = _losses(compiled, outcome.y, task.p)
     return Solution(
         t=outcome.t,
         states=compiled.layout.unpack(outcome.y),
         loss=loss,
         status=outcome.status,
         message=" ".join(part for part in (outcome.detail, outcome.status.message) if part),
-        stats=stats,
+        stats={**stats, "seconds": time.perf_counter() - began},
         events=task.watcher.results(outcome.stats.get("end", task.end)) if task.watcher else (),
         params=compiled.layout.unpack_parameters(task.p),
         interpolant=outcome.interpolant,
-        field=compiled.origin
-        if isinstance(field, CompiledField)
-        else getattr(field, "flow", field),
+        field=field,
     )
 
 
 def origin_of(field: Any) -> Any:
     """Return the vector field behind what the user gave; None for a bare compiled field."""
     return field.origin if isinstance(field, CompiledField) else getattr(field, "flow", field)
-
-
-def _choose(method: str, task: Task) -> tuple[Any, str]:
-    if str(method).lower() == "auto":
-        from odekit.integrate.auto import choose
-
-        return choose(task)
-    return find_method(method), "asked for"
 
 
 def _nowhere(task: Task, status: Status, detail: str) -> Outcome:
@@ -241,7 +271,8 @@ def _losses(compiled: CompiledField, y: Array, p: Array) -> Array | None:
     return np.array([loss(row, p) for row in np.ascontiguousarray(y)], dtype=np.float64)
 
 
-def _read(value: Any, kind: Any, name: str) -> Any:
+def read_option(value: Any, kind: Any, name: str) -> Any:
+    """Return an option, its default when it is None, or say how to write it."""
     if value is None:
         return kind()
     if not isinstance(value, kind):

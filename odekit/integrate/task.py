@@ -37,6 +37,7 @@ class Task:
         Increasing, in ``[start, end]``; None to store the accepted steps.
     relative : float
     absolute : ndarray (n,)
+        Tolerances, which are chosen after the method.
     limits : Limits
     save : Save
     dense : bool
@@ -55,8 +56,8 @@ class Task:
     start: float
     end: float
     outputs: Array | None
-    relative: float
-    absolute: Array
+    relative: float = 0.0
+    absolute: Array = field(default_factory=lambda: np.empty(0))
     limits: Limits = field(default_factory=Limits)
     save: Save = field(default_factory=Save)
     dense: bool = False
@@ -109,6 +110,8 @@ class Method:
         Whether it is meant for stiff problems.
     source : str
         The paper or code it is from.
+    loop : str or None
+        The compiled loop that a whole run consists of, so that many members can share one call.
     """
 
     name: str
@@ -116,3 +119,4 @@ class Method:
     relative: float
     stiff: bool
     source: str
+    loop: str | None = None

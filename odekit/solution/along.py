@@ -29,12 +29,24 @@ def value_along(
         if expr == "loss" and params is None and solution.loss is not None:
             return solution.loss
         expr = _intermediate(solution, expr)
-    out = evaluate(expr, solution.states, parameters, solution.field)
-    length = len(solution.t)
-    values = np.asarray(out, dtype=np.float64)
-    if values.shape[:1] != (length,):  # an expression without states is the same at every time
-        values = np.broadcast_to(values, (length, *values.shape)).copy()
+    values = np.asarray(
+        evaluate(expr, solution.states, parameters, solution.field), dtype=np.float64
+    )
+    if not _moves(expr, solution):  # an expression without states is the same at every time
+        values = np.broadcast_to(values, (len(solution.t), *values.shape)).copy()
     return values
+
+
+def _moves(expr: Any, solution: Solution) -> bool:
+    """Whether any state occurs in an expression."""
+    if hasattr(expr, "as_expression"):
+        names = {tensor.name for tensor in expr.as_expression().tensors(deep=True)}
+    else:
+        names = {str(symbol) for symbol in expr.free_symbols}
+        for name, (_, symbols) in (getattr(solution.field, "groups", None) or {}).items():
+            if names & {str(symbol) for symbol in symbols}:
+                names.add(name)
+    return bool(names & set(solution.states))
 
 
 def _intermediate(solution: Solution, name: str) -> Any:

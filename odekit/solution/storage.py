@@ -86,7 +86,8 @@ def read(path: str | PathLike[str]) -> Solution:
     from odekit.solution.solution import Solution
 
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # A stream of our own: NumPy leaves the file open when it turns out to be damaged.
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays["header"].tobytes())
         if header["format"] != FORMAT:

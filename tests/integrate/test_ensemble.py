@@ -152,3 +152,19 @@ def test_bad_options_are_refused():
         ensemble(problem.compiled, starts(1), T, problem.params, workers=0)
     with pytest.raises(InputError, match="Did you mean 'workers'"):
         ensemble(problem.compiled, starts(1), T, problem.params, worker=2)
+
+
+def test_control_c_ends_the_threads():
+    import os
+    import signal
+    import threading
+    import time
+
+    problem = problems.separate(1e-2)
+    limits = Limits(steps=10**12)
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    began = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        ensemble(problem.compiled, starts(4), [1e12], problem.params, method="Tsit5", limits=limits)
+    assert time.perf_counter() - began < 30
