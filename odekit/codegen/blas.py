@@ -54,7 +54,8 @@ def _statement(statement: Statement) -> list[str]:
         if number == 1.0 and not rest:
             return [call]
         # The target holds the matrix product; scale it and add the rest on top.
-        again = dataclasses.replace(product, number=number, factors=((statement.target, statement.indices),))
+        itself = ((statement.target, statement.indices),)
+        again = dataclasses.replace(product, number=number, factors=itself)
         return [call, *_in_one_pass(dataclasses.replace(statement, products=(again, *rest)))]
     return statement_loops(flatten(statement))
 
@@ -105,5 +106,3 @@ def _matrix(access: Access, row: int, column: int, flat: FlatStatement) -> str |
     if access.strides[row] == 1 and access.strides[column] == m:
         return f"{view}.reshape(({n}, {m})).T"
     return None
-
-

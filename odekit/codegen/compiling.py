@@ -99,7 +99,9 @@ def read_sizes(field: Any, sizes: Mapping[str, Any]) -> dict[str, int]:
     for name, number in given.items():
         if name in constants:
             if number != constants[name]:
-                raise InputError(f"{name} is fixed at {constants[name]} in this field, not {number}")
+                raise InputError(
+                    f"{name} is fixed at {constants[name]} in this field, not {number}"
+                )
         elif name not in known:
             raise unknown_name("size", name, known)
         elif isinstance(number, bool) or int(number) != number or number < 1:
@@ -152,6 +154,4 @@ def _scalar_recipe(field: ScalarField, effort: str) -> Recipe:
         "scratch": program.scratch,
         "symmetries": tuple((name, ((0, 1),)) for name in program.symmetric),
     }
-    return Recipe(
-        program.main, program.jacobian, layout, effort, field.uniform, program.pattern
-    )
+    return Recipe(program.main, program.jacobian, layout, effort, field.uniform, program.pattern)

@@ -51,9 +51,7 @@ class _Product:
 
     @cached_property
     def sizes(self) -> dict[int, int]:
-        return {
-            i: self.size(t.shape[slot]) for t, ii in self.factors for slot, i in enumerate(ii)
-        }
+        return {i: self.size(t.shape[slot]) for t, ii in self.factors for slot, i in enumerate(ii)}
 
     @cached_property
     def full(self) -> int:
@@ -90,8 +88,11 @@ class _Product:
 
     @cached_property
     def pieces(self) -> dict[int, _Piece]:
-        """Every proper subset of at least two factors that is connected, or that shares no index
-        with the rest: a product of three parts or more is multiplied up from such."""
+        """Subsets that a tree may hold: proper, of at least two factors, and connected.
+
+        Also those that share no index with the rest: a product of three parts or more that have
+        none in common is multiplied up from such.
+        """
         return {
             mask: recognise(self.subset(mask), self.legs(mask))
             for mask in range(3, self.full)

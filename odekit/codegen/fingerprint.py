@@ -87,7 +87,9 @@ def _tensor_content(field: Any) -> list[Any]:
 
 def _scalar_content(field: Any) -> list[Any]:
     def groups(named: Mapping[str, Any]) -> list[Any]:
-        return [[name, shape, [str(s) for s in symbols]] for name, (shape, symbols) in named.items()]
+        return [
+            [name, shape, [str(s) for s in symbols]] for name, (shape, symbols) in named.items()
+        ]
 
     nodes: dict[Any, int] = {}
     described: list[Any] = []

@@ -183,9 +183,7 @@ def _start(flat: FlatStatement, names: Mapping[int, str]) -> str:
 
 def _by_stride(product: FlatProduct) -> list[int]:
     """A product's indices, those that move furthest in memory first."""
-    reach = {
-        i: max(f.strides.get(i, 0) for f in product.factors) for i in sorted(product.indices)
-    }
+    reach = {i: max(f.strides.get(i, 0) for f in product.factors) for i in sorted(product.indices)}
     return sorted(reach, key=lambda i: -reach[i])
 
 

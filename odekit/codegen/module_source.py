@@ -61,7 +61,8 @@ def main_module(program: Program, effort: str) -> str:
 
 def jacobian_module(program: Program, effort: str) -> str:
     """Write the module that holds ``jacobian``."""
-    lines = ["J = out.reshape(out.size)", *(write_loops if effort == "quick" else write_blas)(program.jacobian)]
+    writer = write_loops if effort == "quick" else write_blas
+    lines = ["J = out.reshape(out.size)", *writer(program.jacobian)]
     if program.mirrored:
         lines += [
             "# the Jacobian is symmetric",

@@ -39,7 +39,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Statement:
-    """``target[indices] = sum of products``, or ``+=``; an index that occurs twice is a diagonal."""
+    """``target[indices] = sum of products``, or ``+=``; an index that occurs twice: a diagonal."""
 
     target: Place
     indices: tuple[int, ...]
@@ -194,7 +194,7 @@ class _Planner:
             *bodies, total = self._plan([*(definitions[t] for t in inner), tensor_field.loss])
             loss = (dict(zip(inner, bodies, strict=True)), total)
         blocks = self._jacobian_blocks()
-        *bodies, = self._plan([*definitions.values(), *blocks.values()])
+        (*bodies,) = self._plan([*definitions.values(), *blocks.values()])
         jacobian_definitions = dict(zip(definitions, bodies, strict=False))
         jacobian_blocks = dict(zip(blocks, bodies[len(definitions) :], strict=True))
 
@@ -302,7 +302,7 @@ class _Planner:
                 if tensor in self.places or tensor in seen or tensor.kind == "identity":
                     continue
                 seen.add(tensor)
-                own = definitions[tensor] if tensor in definitions else tensor.definition
+                own = definitions.get(tensor, tensor.definition)
                 assert own is not None
                 visit(own)
                 order.append((tensor, own))
@@ -313,12 +313,12 @@ class _Planner:
         axes = choose_axis_orders(order, self.places, self.shape)
         places: dict[Tensor, Place] = {}
         out: list[Statement] = []
-        for target, body in order:
-            if isinstance(target, Tensor):
-                shape = self.shape(target.shape)
-                places[target] = Place.permuted(target.name, "p", free, shape, axes[target])
+        for owner, body in order:
+            if isinstance(owner, Tensor):
+                shape = self.shape(owner.shape)
+                places[owner] = Place.permuted(owner.name, "p", free, shape, axes[owner])
                 free += math.prod(shape)
-            where = places[target] if isinstance(target, Tensor) else target
+            where = places[owner] if isinstance(owner, Tensor) else owner
             for statement in self._write(where, body, {**self.places, **places}):
                 copies, statement, free = self._with_copies(statement, free, out)
                 out += [*copies, statement]

@@ -47,7 +47,7 @@ def start_numba() -> None:
         return
     sys.modules[probe] = None  # type: ignore[assignment]
     try:
-        module = importlib.import_module(asked)
+        module: Any = importlib.import_module(asked)
         if hasattr(module, "_HAVE_BLAS"):
             module._HAVE_BLAS = True
     finally:

@@ -58,9 +58,7 @@ def entries(folder: Path) -> list[Path]:
     return sorted((folder / "modules").iterdir())
 
 
-def test_the_second_time_nothing_is_compiled(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_time_nothing_is_compiled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = ok.compile(field())
     assert not first.from_cache
     forget(monkeypatch)

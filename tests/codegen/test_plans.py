@@ -70,8 +70,10 @@ def test_terms_of_many_factors_go_through_opt_einsum() -> None:
 
 
 def test_plans_do_not_depend_on_the_run() -> None:
-    one = ok.compile(ok.models.attention_separate().flow, {"D": 3, "H": 2, "R": 1}, effort="quick")
-    other = ok.compile(ok.models.attention_separate().flow, {"D": 3, "H": 2, "R": 1}, effort="quick")
+    sizes = {"D": 3, "H": 2, "R": 1}
+    one, other = (
+        ok.compile(ok.models.attention_separate().flow, sizes, effort="quick") for _ in range(2)
+    )
     assert one is not other
     assert one.source == other.source
     assert one.key == other.key

@@ -111,7 +111,7 @@ def test_a_renamed_permuted_model_gets_the_same_plan() -> None:
     check(flow, compiled, {"lambda": covariance(3), "n": 9})
     # The same numbers as the published model, through the renaming.
     published = ok.models.attention_separate().flow
-    state = {"p": RNG.normal(size=2), "y": RNG.normal(size=(3, 2, 2)), "out": RNG.normal(size=(2, 3, 2))}
+    state = {name: RNG.normal(size=shape) for name, shape in compiled.layout.states}
     matrix = covariance(3)
     rates = published.evaluate(
         {"v": state["p"], "K": state["y"].transpose(1, 2, 0), "Q": state["out"].transpose(2, 0, 1)},
