@@ -312,6 +312,43 @@ def simulate(
 
 
 @app.command()
+def claims(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID ...]", help="Claims' ids or papers' keys. Default: all."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Try fewer cases.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Put published statements to the test; exit code 3 if a verdict is not the recorded one."""
+    from odekit import claims as published
+    from odekit.claims.showing import story, table
+
+    chosen = published.choose(ids or ())
+    known = published.recorded()
+    verdicts = []
+    with _listener(len(chosen)) as listener:
+        for claim in chosen:
+            listener(claim.id, "searches for counterexamples")
+            verdicts.append(claim.check(quick=quick))
+            listener(claim.id, "done")
+    changed = [v.id for v in verdicts if known.get(v.id, v.status) != v.status]
+    if as_json:
+        found = [{**v.as_dict(), "recorded": known.get(v.id)} for v in verdicts]
+        _print_json({"claims": found, "changed": changed})
+    elif len(chosen) == 1:
+        print(story(chosen[0], verdicts[0]))
+    else:
+        from rich.console import Console
+
+        Console().print(table(chosen, verdicts))
+    for name in changed:
+        print(f"odekit: {name}: recorded as {known[name]!r}", file=sys.stderr)
+    if changed:
+        raise typer.Exit(3)
+
+
+@app.command()
 def cache(
     action: Annotated[str, typer.Argument(metavar="[info|clear]")] = "info",
     as_json: Json = False,

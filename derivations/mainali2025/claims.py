@@ -474,7 +474,7 @@ def _proof_of_loss() -> Iterable[Check]:
     yield identity("- d(loss)/dq", -loss.diff(_q), _p * pull)
 
 
-# -- the claims --------------------------------------------------------------------------------------
+# -- proofs in SymPy ------------------------------------------------------------
 
 _OWN_MODES = Claim(
     id="mainali2025.eq9-corrected",

@@ -2,7 +2,7 @@
 
 from odekit.claims.checks import Check, agreement, identity
 from odekit.claims.claim import Assumption, Claim, Property, Variant
-from odekit.claims.registry import all_claims, get
+from odekit.claims.registry import all_claims, choose, get, recorded
 from odekit.claims.verdict import Counterexample, Verdict, find_counterexample, judge
 
 all = all_claims  # noqa: A001 - the public name is odekit.claims.all
@@ -18,8 +18,10 @@ __all__ = [
     "agreement",
     "all",
     "all_claims",
+    "choose",
     "find_counterexample",
     "get",
     "identity",
     "judge",
+    "recorded",
 ]

@@ -42,6 +42,20 @@ class VectorField(ABC):
     ) -> float:
         """The loss at numbers."""
 
+    @property
+    @abstractmethod
+    def equations(self) -> Mapping[str, Any]:
+        """The equations by the name of what moves."""
+
+    @abstractmethod
+    def infer_sizes(
+        self,
+        state: Mapping[str, Any] | None = None,
+        params: Mapping[str, Any] | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> dict[str, int]:
+        """Every size, read off the arrays of states and parameters."""
+
     @abstractmethod
     def latex(self) -> str:
         """The equations as LaTeX."""

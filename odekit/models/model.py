@@ -9,7 +9,7 @@ from typing import Any
 import sympy as sp
 
 from odekit.errors import InputError
-from odekit.field import ExpectedLoss, TensorField, VectorField
+from odekit.field import ExpectedLoss, TensorField
 from odekit.models.blocks import Blocks
 from odekit.tensor import Tensor, TensorExpr
 
@@ -28,7 +28,7 @@ class Model:
         Polynomials in weights and Gaussian data; None for fields given by equations alone.
     loss : ExpectedLoss or None
         In the convention that the maker's docstring states.
-    flow : VectorField
+    flow : TensorField or ScalarField
         Gradient flow.
     source : str
         Paper and equation.
@@ -43,7 +43,7 @@ class Model:
     prediction: TensorExpr | None
     target: TensorExpr | None
     loss: ExpectedLoss | None
-    flow: VectorField
+    flow: Any
     source: str
     options: Mapping[str, Any] = field(default_factory=dict)
     blocks: Blocks | None = None

@@ -13,6 +13,18 @@ from odekit.simulate.moments import (
 )
 from odekit.simulate.optimiser import Optimiser
 from odekit.simulate.population import Population, population_statistics
+from odekit.simulate.ridge_experiment import (
+    PosteriorMean,
+    PretrainingSet,
+    RidgeExperiment,
+    draw_tasks,
+    feature_statistics,
+    population_error,
+    posterior_mean_errors,
+    ridge_experiment,
+    ridge_solution,
+    sample_pretraining,
+)
 from odekit.simulate.starts import initial
 from odekit.simulate.stochastic import sgd
 from odekit.simulate.tasks import SequenceLaw, Sequences, sequences
@@ -23,18 +35,28 @@ __all__ = [
     "Layer",
     "Optimiser",
     "Population",
+    "PosteriorMean",
+    "PretrainingSet",
+    "RidgeExperiment",
     "SequenceLaw",
     "Sequences",
     "Statistics",
     "close_under_sign",
     "coefficients",
     "compare",
+    "draw_tasks",
+    "feature_statistics",
     "gradient_descent",
     "initial",
     "loss_curve",
+    "population_error",
     "population_statistics",
+    "posterior_mean_errors",
     "prefix_statistics",
+    "ridge_experiment",
+    "ridge_solution",
     "sample_gradient",
+    "sample_pretraining",
     "sequences",
     "sgd",
     "sharpness",
