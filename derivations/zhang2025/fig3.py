@@ -105,9 +105,7 @@ def integrate(heads: int, seed: int, scale: float) -> Run:
     # A plateau lasts about 1/(lambda^2 v0), so the run ends at so many times 1/scale: the slowest
     # of the twelve leaves its last plateau at 1/4 of it.
     times = np.concatenate([[0.0], np.geomspace(0.3 / scale, 6e3 / scale, 900)])
-    run: Any = ok.solve(
-        model.flow, y0, times, PARAMS, method="LSODA", tolerance=ok.Tolerance(relative=1e-8)
-    )
+    run: Any = ok.solve(model.flow, y0, times, PARAMS, tolerance=ok.Tolerance(relative=1e-8))
     stairs = staircase.read_staircase(run, staircase.speed(model.flow))
     return Run(heads, seed, scale, run, stairs)
 
@@ -169,7 +167,6 @@ def overlays(run: Run) -> list[Overlay]:
             {"v": np.cbrt(product[first])},
             t[first:] - t[first],
             {"lambda": SPECTRUM[mode], "trace": SPECTRUM.sum(), "N": CONTEXT},
-            method="LSODA",
             tolerance=ok.Tolerance(relative=1e-8),
         )
         found.append(Overlay(head, mode, t[first:], scalar["v"], v[first:, head]))

@@ -115,10 +115,7 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
 def _integrate(model: Any, rank: int, seed: int, scale: float) -> Any:
     y0 = ok.simulate.initial(model, scale, seed)
     times = np.concatenate([[0.0], np.geomspace(0.1 / scale, LASTING[rank] / scale, 900)])
-    # Explicit: learned modes are as slow as lambda^2 here, and D R H states are many.
-    return ok.solve(
-        model.flow, y0, times, PARAMS, method="DOP853", tolerance=ok.Tolerance(relative=1e-6)
-    )
+    return ok.solve(model.flow, y0, times, PARAMS, tolerance=ok.Tolerance(relative=1e-6))
 
 
 def learning_times(run: Any) -> Array:

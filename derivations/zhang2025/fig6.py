@@ -78,14 +78,11 @@ def _sweep(ax: Any, name: str, scales: tuple[float, ...]) -> list[dict[str, floa
         model, y0 = _start(name, scale)
         end = 1e3 if name == "merged" else 4e3 / min(scale, 1.0)
         times = np.concatenate([[0.0], np.geomspace(1e-4, end, 800)])
-        # A tiny start waits long at its saddles, which suits an implicit method.
-        waits = name == "separate" and scale < 0.1
         run: Any = ok.solve(
             model.flow,
             y0,
             times,
             PARAMS,
-            method="LSODA" if waits else "DOP853",
             tolerance=TOLERANCE,
         )
         excess = (run.loss - floor) / (run.loss[0] - floor)
@@ -129,7 +126,7 @@ def _lazy(ax: Any, beside: Any, scales: tuple[float, ...]) -> dict[str, Any]:
                 model, y0 = _start(name, scale)
                 y0 = lazy.paired(y0) if kind == "paired" else y0
                 times = stretch * slow / scale**power
-                run: Any = ok.solve(model.flow, y0, times, PARAMS, method="DOP853", tolerance=FINE)
+                run: Any = ok.solve(model.flow, y0, times, PARAMS, tolerance=FINE)
                 excess = run.loss - floor
                 line = lazy.lazy_excess(y0, COVARIANCE, CONTEXT, times)
                 gaps.append(float(np.abs(excess - line).max() / line[0]))

@@ -84,7 +84,6 @@ def large_starts() -> Statement:
                 y0,
                 times,
                 {"Lambda": covariance, "N": context},
-                method="DOP853",
                 tolerance=ok.Tolerance(relative=1e-11),
             )
             line = lazy_excess(y0, covariance, context, times)

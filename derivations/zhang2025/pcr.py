@@ -89,7 +89,6 @@ def _integrate(model: Any, seed: int, context: int) -> Any:
         y0,
         times,
         {"Lambda": COVARIANCE, "N": context},
-        method="LSODA",
         tolerance=ok.Tolerance(relative=1e-8),
     )
 

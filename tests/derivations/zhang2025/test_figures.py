@@ -116,9 +116,8 @@ def test_fig4_long_plateaus_are_the_multiples_of_the_rank(drawn):
             assert len(row["long"]) >= len(row["expected"]) - 1
     growth = numbers["growth of the length as 1/scale to the power"]
     assert growth["8"][0] == pytest.approx(1.0, abs=0.1)
-    assert (
-        max(g for g in growth["8"][1:] if g is not None) < 0.5
-    )  # a logarithm between two scales a factor 4 apart
+    # A logarithm, between two scales a factor 4 apart.
+    assert max(g for g in growth["8"][1:] if g is not None) < 0.5
 
 
 def test_fig4_counts_fall_with_the_threshold(drawn):
