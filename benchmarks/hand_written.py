@@ -325,8 +325,10 @@ def _attention_loss(L: np.ndarray, to_a: Callable[[np.ndarray], np.ndarray]) -> 
 
     def loss(y: np.ndarray) -> np.ndarray:
         a = to_a(y)
-        return np.trace(L) - 2 * np.einsum("kij,ji->k", a, L2) + np.einsum(
-            "ij,kjl,lm,kim->k", B, a, L, a
+        return (
+            np.trace(L)
+            - 2 * np.einsum("kij,ji->k", a, L2)
+            + np.einsum("ij,kjl,lm,kim->k", B, a, L, a)
         )
 
     return loss

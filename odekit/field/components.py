@@ -180,9 +180,7 @@ def _exact(value: Any, shape: tuple[int, ...], name: str) -> Components:
 
 
 def _scalars(field: TensorField, values: Mapping[str, Any]) -> dict[sp.Symbol, sp.Expr]:
-    return {
-        s: _exact(values[str(s)], (), str(s)).item() for s in field.symbols if str(s) in values
-    }
+    return {s: _exact(values[str(s)], (), str(s)).item() for s in field.symbols if str(s) in values}
 
 
 def _read_sizes(

@@ -195,8 +195,11 @@ def main() -> None:
     """Write `rock_table.py`."""
     lines = [
         '"""Coefficients of the stabilised method, written by `derive_rock` (see there)."""',
+        "",
         "# ruff: noqa: E501",
         "# stages -> (ell, mu, kappa, c, last)",
+        "",
+        "# fmt: off",
         "Row = tuple[float, ...]",
         "TABLE: dict[int, tuple[float, Row, Row, Row, Row]] = {",
     ]
@@ -208,7 +211,7 @@ def main() -> None:
         )
         lines.append(f"    {s}: ({float(d['ell'])!r}, {parts}),")
         print(s, float(d["ell"]) / s**2, flush=True)
-    lines.append("}")
+    lines += ["}", "# fmt: on"]
     Path(__file__).with_name("rock_table.py").write_text("\n".join(lines) + "\n")
 
 
