@@ -115,7 +115,8 @@ def main() -> None:
         wall = statistics.median(walls[peers[0]]) / statistics.median(walls[own])
         cpu = statistics.median(cpus[peers[0]]) / statistics.median(cpus[own])
         print(
-            f"\nRatio to numbalsoda: {wall:.2f} by wall time, {cpu:.2f} by CPU time (goal {GOAL:g})."
+            f"\nRatio to numbalsoda: {wall:.2f} by wall time, {cpu:.2f} by CPU time "
+            f"(goal {GOAL:g})."
         )
 
 

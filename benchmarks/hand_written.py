@@ -1,4 +1,4 @@
-"""The reference problems with hand-written Numba right-hand sides: what an expert would feed a peer.
+"""The reference problems with hand-written Numba right-hand sides, as an expert would feed them.
 
 They stand beside odekit's generated code in the benchmarks, so a ratio between integrators never
 hides a ratio between right-hand sides. Formulas: Zhang et al. 2025 (merged and separate linear
@@ -28,8 +28,8 @@ class Problem:
     """An initial-value problem with compiled functions.
 
     `rhs(t, y, p, out)`, `jacobian(t, y, p, out)` (or None), `loss(Y (K, n)) -> (K,)`; `pattern` the
-    Jacobian's nonzeros (rows, cols), or None, and `values(t, y, p, out)` fills these; `symmetric` when the field is a
-    gradient flow in one time scale.
+    Jacobian's nonzeros (rows, cols), or None, and `values(t, y, p, out)` fills these; `symmetric`
+    when the field is a gradient flow in one time scale.
     """
 
     name: str
@@ -204,7 +204,8 @@ def _dot_separate(dim: int, heads: int) -> str:
 def _merged(dim: int, heads: int, dot: bool) -> str:
     products = (
         "    np.dot(A, L, C)\n    np.dot(B, C, G)\n"
-        "    for i in range(d):\n        for j in range(d):\n            G[i, j] = L2[i, j] - G[i, j]\n"
+        "    for i in range(d):\n        for j in range(d):\n"
+        "            G[i, j] = L2[i, j] - G[i, j]\n"
         if dot
         else """    for i in range(d):
         for j in range(d):
