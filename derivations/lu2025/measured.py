@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from odekit.simulate.ridge_experiment import draw_tasks, ridge_experiment
+from odekit.simulate import draw_tasks, ridge_experiment
 from odekit.theory import finite_equivalent
 
 

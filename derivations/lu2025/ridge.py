@@ -56,7 +56,7 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
             exponent = rf"10^{{{round(np.log10(curve['ridge']))}}}"
             words = exponent if curve["ridge"] < 0.01 else f"{curve['ridge']:g}"
             axes[0].plot(fine, curve["icl"], color=colour, label=rf"$\lambda = {words}$")
-            axes[0].plot(x, [p["icl_equivalent"] for p in points], color=colour, ls="--", lw=0.9)
+            axes[0].plot(x, [p["icl_equivalent"] for p in points], "_", ms=9, mew=1.2, color=colour)
             axes[0].errorbar(
                 x,
                 [p["icl"] for p in points],
@@ -74,21 +74,22 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
             axes[1].plot(curve["best"], low, "*", color=colour, ms=7)
         axes[1].set_xscale("log")
         axes[1].set_xlabel(r"ridge strength $\lambda$")
-        axes[1].set_ylim(top=40)
         for ax in axes:
             ax.axhline(numbers["bayes"], color="0.6", lw=0.8, ls=":", zorder=0)
             ax.set_yscale("log")
+            ax.set_ylim(0.008, 40)
             ax.set_ylabel("test error (fresh task)")
-        axes[0].set_ylim(top=40)
         axes[0].plot([], [], color="0.6", ls=":", lw=0.8, label="Bayes")
-        axes[0].legend(ncols=2, loc="upper right")
+        axes[0].errorbar([], [], [], fmt="o", ms=3, color="0.3", label=f"simulation, $d = {dim}$")
+        axes[0].plot([], [], "_", ms=9, mew=1.2, color="0.3", label="its equivalent")
+        axes[0].legend(ncols=2, loc="lower left", bbox_to_anchor=(0, 0.08))
         axes[1].legend(loc="upper right")
     return Picture(
         ok.plot.finish(figure),
         numbers,
         f"A fresh task for each context, alpha = {ALPHA:g}, label noise {NOISE:g}. (a) Error over "
         f"the number of contexts: sharp asymptotics (lines), simulation at d = {dim} with the "
-        f"standard error over {seeds} sets (points), finite-dimension equivalent (dashes). (b) The "
+        f"standard error over {seeds} sets (points), finite-dimension equivalent (bars). (b) The "
         "error over the ridge; stars: the best one in closed form. The best ridge leaves no peak: "
         "the error falls with every further context. Dotted: the Bayes error of a single context, "
         "which linear attention does not reach at any number of contexts.",

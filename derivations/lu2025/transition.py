@@ -9,7 +9,7 @@ import numpy as np
 
 import odekit as ok
 from odekit.reproduce import Picture
-from odekit.simulate.ridge_experiment import draw_tasks, posterior_mean_errors
+from odekit.simulate import draw_tasks, posterior_mean_errors
 
 from .measured import measure
 
@@ -72,9 +72,9 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
         "and its finite-dimension equivalent (bars). (b) The same after population training "
         "(tau = inf; dashes), which tends to the share 1 - kappa of directions that no task spans "
         f"(dotted). (c) The discrete posterior mean that memorises its pool (dMMSE) at d = {wide}, "
-        f"{trials} contexts a point. Linear attention turns from memorising to in-context learning "
-        "at kappa = 1; the memorising learner keeps its gap, whatever the number of tasks, as long "
-        "as the context tells the tasks apart.",
+        f"{trials} contexts a point, nearly the same at every alpha. Linear attention turns from "
+        "memorising to in-context learning at kappa = 1; the memorising learner keeps its gap, "
+        "whatever the number of tasks, as long as the context tells the tasks apart.",
         (
             r"e_{\mathrm{ICL}} - e_{\mathrm{IDG}} \to q^2[(1+q)(-m') - m]\ (\tau \to \infty)"
             r" \to (1-\kappa)_+\ (\alpha \to \infty)",
@@ -114,6 +114,7 @@ def _figure(fine: Any, numbers: dict[str, Any], dim: int, wide: int) -> Any:
             )
         axes[1].plot(fine, np.clip(1 - fine, 0, None), color="0.4", ls=":", label=r"$(1-\kappa)_+$")
         axes[1].legend()
+        axes[2].set_ylim(0, 2)
         axes[0].errorbar([], [], [], fmt="o", ms=2.5, color="0.3", label=f"simulation, $d={dim}$")
         axes[0].plot([], [], "_", ms=9, mew=1.2, color="0.3", label="its equivalent")
         for ax, words in zip(
@@ -127,10 +128,10 @@ def _figure(fine: Any, numbers: dict[str, Any], dim: int, wide: int) -> Any:
         ):
             ax.set_xscale("log")
             ax.axvline(1, color="0.8", lw=0.6, zorder=0)
-            ax.axhline(0, color="0.8", lw=0.6, zorder=0)
             ax.set_xlabel(r"task diversity, $\kappa = k/d$")
             ax.set_title(words, loc="center")
-        axes[0].set_yscale("symlog", linthresh=0.1)
+        axes[0].set_yscale("log")
+        axes[0].set_ylim(1e-3, 4)
         axes[0].set_ylabel(r"$e_{\mathrm{ICL}} - e_{\mathrm{IDG}}$")
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=6)
