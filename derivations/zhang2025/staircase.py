@@ -101,8 +101,17 @@ def staircase_of(t: Array, loss: Array, fall: Array, depth: float, least: float)
 
 
 def _prominent(height: Array, depth: float) -> NDArray[np.intp]:
-    from scipy.signal import find_peaks
-
-    # A run that ends at rest has its last maximum before the end; the border itself is none.
-    peaks, _ = find_peaks(height, prominence=depth)
-    return np.asarray(peaks, dtype=np.intp)
+    """Local maxima that stand ``depth`` above the lowest point before a higher one, both ways."""
+    inner = height[1:-1]
+    maxima = 1 + np.flatnonzero((inner > height[:-2]) & (inner >= height[2:]))
+    found = []
+    for peak in maxima:
+        top = height[peak]
+        before, after = height[:peak], height[peak + 1 :]
+        higher = np.flatnonzero(before > top)
+        left = before[higher[-1] + 1 if len(higher) else 0 :].min()
+        higher = np.flatnonzero(after > top)
+        right = after[: higher[0] if len(higher) else len(after)].min()
+        if top - max(left, right) >= depth:
+            found.append(peak)
+    return np.array(found, dtype=np.intp)
