@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 
 import numpy as np
@@ -23,21 +24,23 @@ class Requested:
         self.times = times
         self.values = np.empty((len(times), size))
         self.filled = 0
-        # A plain float compares faster than an array element, and this is asked at each step.
-        self.next = float(times[0]) if len(times) else np.inf
+        # Plain floats compare faster than array elements, and this is asked at each step.
+        self.plain: list[float] = times.tolist()
+        self.next = self.plain[0] if self.plain else np.inf
 
     def add(self, t: float, y: Array, dense: Callable[[], Dense]) -> None:
         """Take the outputs up to ``t`` from the step that ends in ``(t, y)``."""
         if t < self.next:
             return
-        last = int(np.searchsorted(self.times, t, side="right"))
-        inside = last - (self.times[last - 1] == t)
-        if inside > self.filled:
-            self.values[self.filled : inside] = dense()(self.times[self.filled : inside]).T
+        plain, first = self.plain, self.filled
+        last = bisect_right(plain, t, first)
+        inside = last - 1 if plain[last - 1] == t else last
+        if inside > first:
+            self.values[first:inside] = dense()(self.times[first:inside]).T
         if inside < last:
             self.values[inside] = y
         self.filled = last
-        self.next = float(self.times[last]) if last < len(self.times) else np.inf
+        self.next = plain[last] if last < len(plain) else np.inf
 
     def arrays(self, t: float, y: Array, early: bool) -> tuple[Array, Array]:
         """Return times and values; a run that ended early gets its last point appended."""

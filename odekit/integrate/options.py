@@ -105,8 +105,9 @@ class Tolerance:
         -------
         ndarray (n,)
         """
-        scale = initial_scale(layout, y0)
-        default = max(relative * SHARE * scale, self.floor)
+        if self.absolute is not None and not isinstance(self.absolute, Mapping):
+            return np.full(layout.size, float(self.absolute))
+        default = max(relative * SHARE * initial_scale(layout, y0), self.floor)
         out = np.full(layout.size, default)
         if isinstance(self.absolute, Mapping):
             for name, value in self.absolute.items():
@@ -122,8 +123,6 @@ class Tolerance:
                 if not bool(np.all((values > 0) & np.isfinite(values))):
                     raise InputError(f"The absolute tolerance of {name!r} must be positive.")
                 out[layout.slices[name]] = np.broadcast_to(values, shape).reshape(-1)
-        elif self.absolute is not None:
-            out[:] = float(self.absolute)
         return out
 
 

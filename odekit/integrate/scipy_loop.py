@@ -182,16 +182,15 @@ class _Loop:
         standing = 0
         pinned, size = self.t, float(self.y.dot(self.y))
         while True:
-            if flag[0]:
-                return Status.interrupted, f"Interrupted at t = {self.t:.12g}."
             if self.steps >= limit:
                 return Status.step_limit, f"{limit} steps reached t = {self.t:.12g}."
             step()
-            if solver.status == "failed":
+            state = solver.status
+            if state == "failed":
                 self.attempt = self.width
                 return STUMBLED
             local, y = solver.t, solver.y
-            square = y.dot(y)
+            square = float(y.dot(y))
             if not square <= bound:  # also true for NaN, which LSODA returns as success
                 self.attempt = local + offset - self.t
                 if np.isfinite(y).all():
@@ -200,7 +199,7 @@ class _Loop:
                 return STUMBLED
             self.steps += 1
             width = local - solver.t_old
-            if width == 0.0 and solver.status == "running":
+            if width == 0.0 and state == "running":
                 standing += 1
                 if standing >= STANDING:
                     return STUMBLED
@@ -208,7 +207,7 @@ class _Loop:
             standing = 0
             t = local if offset == 0.0 else local + offset
             if offset != 0.0:
-                if solver.status == "finished":
+                if state == "finished":
                     t = task.end
                 if t != pinned:
                     pinned, size = t, square
@@ -224,8 +223,10 @@ class _Loop:
                 report(t, self.steps, y)
             if stop is not None:
                 return Status.event, f"{stop.label} at t = {stop.t:.12g}."
-            if solver.status == "finished":
+            if state == "finished":
                 return Status.success, ""
+            if flag.item():
+                return Status.interrupted, f"Interrupted at t = {self.t:.12g}."
             if clock() > deadline:
                 text = f"{task.limits.seconds:g} seconds reached t = {self.t:.12g}."
                 return Status.time_limit, text
