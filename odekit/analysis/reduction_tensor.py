@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from odekit.analysis.reduction import Reduction
 from odekit.errors import InputError, unknown_name
 from odekit.field.tensor_field import TensorField
-from odekit.tensor import Tensor, TensorExpr, as_expression, einsum
+from odekit.tensor import Tensor, TensorExpr, as_expression, einsum, identity
 
 __all__ = ["reduce_tensor"]
 
@@ -189,7 +189,39 @@ def _solve_for(
         if scale is None:
             return value, None, state.name
         fallback = fallback or (value, scale, state.name)
-    return fallback
+    return _from_orthogonal(w, field, images, rates, new) or fallback
+
+
+def _from_orthogonal(
+    w: Tensor,
+    field: Any,
+    images: Mapping[Tensor, TensorExpr],
+    rates: Mapping[Tensor, TensorExpr],
+    new: list[Tensor],
+) -> tuple[TensorExpr, None, str] | None:
+    """Rate of a new weight whose entries multiply orthogonal tensors of one norm.
+
+    Such as the strengths of modes: ``W = sum_a w[a] u[a] v[a]^T`` with orthonormal u and v.
+    """
+    for state in field.states:
+        slope = images[state].diff(w)
+        if slope.is_zero or any(t in new for t in slope.tensors()):
+            continue
+        outer = string.ascii_lowercase[: state.rank]
+        inner = string.ascii_uppercase[: w.rank]
+        other = string.ascii_uppercase[w.rank : 2 * w.rank]
+        gram = einsum(f"{outer}{inner},{outer}{other}->{inner}{other}", slope, slope)
+        pairs = [a + b for a, b in zip(inner, other, strict=True)]
+        ones = [identity(n) for n in w.shape]
+        unit = einsum(f"{','.join(pairs)}->{inner}{other}", *ones) if ones else TensorExpr.scalar(1)
+        if len(gram.terms) != 1 or len(unit.terms) != 1:
+            continue
+        (((factors, monomial), number),) = gram.terms.items()
+        if factors != next(iter(unit.terms)).factors:
+            continue
+        projected = einsum(f"{outer}{inner},{outer}->{inner}", slope, rates[state])
+        return projected * (1 / _coefficient(monomial, number)), None, state.name
+    return None
 
 
 def _coefficient(monomial: Any, number: Fraction) -> sp.Expr:
