@@ -1,0 +1,567 @@
+"""Claims on merged keys and queries: fixed points, stability, the single drop, white tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import sympy as sp
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import odekit as ok
+from odekit.claims import Assumption, Check, Claim, Property, Variant, agreement, identity
+from odekit.testing import spectra
+
+from . import merged, probes
+from .probes import MODELS, NOTE, ROUNDING, Case, covariance, layers
+from .staircase import speed, staircase_of
+from .statement import body, named
+
+Array = NDArray[np.float64]
+
+
+def _small_layers() -> Any:
+    return layers("merged", dim=(1, 2), context=30)
+
+
+# -- fixed points in function space -----------------------------------------------------------
+
+
+def _rests_hold(case: Case, shift: int = 0, zero: bool = True) -> Check:
+    """Every zero of the rates that a search finds has A = 0 or A = A*."""
+    L, N = covariance(case), int(case["N"])
+    points = [merged.optimum(L, N + shift)] + ([np.zeros_like(L)] if zero else [])
+    scale = float(np.abs(points[0]).max())
+    ends = probes.rests(case["state"], L, N, int(case["seed"]), 6)
+    # Rests at A = 0 are built: v = 0 and U_h orthogonal to L^2.
+    ends.append(_at_zero(case["state"], L))
+    gaps = [min(float(np.abs(probes.product(e) - p).max()) for p in points) for e in ends]
+    return Check(
+        "distance of A at a rest from the two points",
+        max(gaps) / scale,
+        1e-5,
+        "the search stops at rates of 1e-10, and A moves like their square root at worst",
+    )
+
+
+def _at_zero(state: Any, L: Array) -> dict[str, Array]:
+    square = L @ L
+    U = np.asarray(state["U"], dtype=np.float64)
+    along = np.einsum("hij,ij->h", U, square) / np.sum(square**2)
+    return {"v": np.zeros(len(U)), "U": U - along[:, None, None] * square}
+
+
+FIXED_POINTS = Claim(
+    id="zhang2025.merged-fixed-points",
+    source=f"{NOTE}, loss landscape of ATTN_M, read in function space",
+    says="The flow rests at two values of A only: zero, and the optimum A*.",
+    equations=(
+        r"\dot U_h = v_h G = 0\;\Rightarrow\; v = 0\ (A = 0)\ \text{or}\ G = 0,\qquad"
+        r" G = 0 \iff A_* = [(1+\tfrac1N)\Lambda + \tfrac{\operatorname{tr}\Lambda}{N}I]^{-1}",
+    ),
+    property=Property(_small_layers, _rests_hold, examples=25),
+    assumes=("Lambda is invertible",),
+    derivation=probes.proof(merged.fixed_points),
+    variants=(
+        Variant(
+            "N off by one in A*",
+            Property(_small_layers, lambda c: _rests_hold(c, shift=1), examples=10),
+        ),
+        Variant(
+            "the optimum only",
+            Property(_small_layers, lambda c: _rests_hold(c, zero=False), examples=10),
+        ),
+    ),
+    explanation=(
+        "If one v_h is not zero, G must vanish, a linear equation in A with the one solution A*; "
+        "otherwise all v_h are zero and so is A."
+    ),
+)
+
+# -- fixed points in weights ------------------------------------------------------------------
+
+
+def _weights_cases() -> st.SearchStrategy[Case]:
+    return st.fixed_dictionaries(
+        {
+            "spectrum": spectra(dim=(1, 2), condition=20.0),
+            "N": st.integers(1, 30),
+            "entries": probes.tenths(4),
+        }
+    )
+
+
+def _origin_holds(case: Case, kind: str = "origin") -> Check:
+    L, N = covariance(case), int(case["N"])
+    D = len(L)
+    U = np.asarray(case["entries"])[: D * D].reshape(1, D, D)
+    state = {"v": np.zeros(1), "U": U}
+    if kind != "any U":
+        state = _at_zero(state, L)
+    rate = float(np.abs(probes.flat(probes.rates(state, L, N))).max())
+    if kind == "origin":
+        away = float(np.abs(state["U"]).max()) if rate < 1e-12 * probes.size_of(state, L) else 0.0
+        return Check("distance of a rest with A = 0 from the origin", away, 1e-9, ROUNDING)
+    if kind == "twice":
+        state["U"] = state["U"] + L @ L
+        rate = float(np.abs(probes.flat(probes.rates(state, L, N))).max())
+    return Check("rates there", rate, 1e-14 * probes.size_of(state, L), ROUNDING)
+
+
+def _proof_of_manifold() -> Iterable[Check]:
+    model: Any = MODELS["merged"]
+    v, U = model.weights
+    flow, L = model.flow, named(model.flow, "Lambda")
+    yield identity(
+        "A = 0: dv_h/dt = tr(U_h^T L^2)",
+        flow.rates[v]
+        .substitute({named(flow, "G_A"): body(flow, "G_A")})
+        .substitute({named(flow, "A"): 0 * named(flow, "A")}),
+        ok.einsum("hij,ik,kj->h", U, L, L),
+    )
+    yield identity(
+        "v = 0: dU_h/dt = 0", flow.rates[U].substitute({v: 0 * v}), 0 * ok.einsum("hij->hij", U)
+    )
+
+
+MANIFOLD = Claim(
+    id="zhang2025.merged-fixed-points-manifold",
+    source=f"{NOTE}, corrected reading in weights",
+    says="In weights the flow rests on the whole manifold v = 0, tr(U_h^T L^2) = 0 (there A = 0).",
+    equations=(r"\mathcal M_0 = \{v = 0,\ \operatorname{tr}(U_h^\top\Lambda^2) = 0\}",),
+    property=Property(_weights_cases, lambda c: _origin_holds(c, "manifold")),
+    derivation=_proof_of_manifold,
+    variants=(
+        Variant("v = 0 and any U", Property(_weights_cases, lambda c: _origin_holds(c, "any U"))),
+        Variant(
+            "tr(U_h^T L^2) = |L^2|^2", Property(_weights_cases, lambda c: _origin_holds(c, "twice"))
+        ),
+    ),
+    explanation="With v = 0, dU/dt = v G vanishes and dv_h/dt is tr(U_h^T L^2).",
+)
+
+FIXED_POINTS_WEIGHTS = Claim(
+    id="zhang2025.merged-fixed-points-weights",
+    source=f"{NOTE}, loss landscape of ATTN_M, read in weights ('M_0: the zero point')",
+    says="The flow rests at the origin, and elsewhere only where A = A*.",
+    equations=(r"\mathcal M_0 = \{0\}",),
+    property=Property(_weights_cases, _origin_holds),
+    derivation=_proof_of_manifold,
+    correction=MANIFOLD,
+    variants=(
+        Variant("v = 0 and any U", Property(_weights_cases, lambda c: _origin_holds(c, "any U"))),
+        Variant(
+            "v = 0 and tr(U_h^T L^2) = |L^2|^2",
+            Property(_weights_cases, lambda c: _origin_holds(c, "twice")),
+        ),
+    ),
+    explanation=(
+        "With D >= 2 a matrix U can be orthogonal to L^2 without being zero; with v = 0 that is a "
+        "rest away from the origin. 'Two fixed points' is right for A, see merged-fixed-points."
+    ),
+    run="""\
+import numpy as np, odekit as ok
+flow = ok.models.attention_merged().flow
+rest = {"v": np.zeros(1), "U": np.array([[[0.0, 1.0], [0.0, 0.0]]])}
+print(flow.evaluate(rest, {"Lambda": np.diag([1.0, 0.5]), "N": 5}))  # all zero
+""",
+)
+
+# -- stability --------------------------------------------------------------------------------
+
+
+def _escape_holds(case: Case, power: int = 2, damped: bool = True) -> Check:
+    """At a rest with A = 0 of one head the largest growth rate is positive and as stated."""
+    L, N = covariance(case), int(case["N"])
+    D = len(L)
+    state = _at_zero(
+        {"v": np.zeros(1), "U": np.asarray(case["entries"])[: D * D].reshape(1, D, D)}, L
+    )
+    U = state["U"][0]
+    m = float(np.sum(U * (probes.second_moment(L, N) @ U @ L))) if damped else 0.0
+    F = float(np.linalg.norm(np.linalg.matrix_power(L, power)))
+    stated = 2 * F**2 / (m + np.sqrt(m * m + 4 * F * F))
+    size = 1 + m + F
+    return agreement(
+        "largest eigenvalue of the Jacobian where A = 0",
+        probes.growth(state, L, N),
+        stated,
+        1e-13 * size * D * D,
+        "rounding of a symmetric eigenvalue problem",
+    )
+
+
+def _stable_cases() -> st.SearchStrategy[Case]:
+    return layers("merged", dim=(1, 2), context=30)
+
+
+def _stable_holds(case: Case, factor: float = 1.0) -> Check:
+    """Where A = A* no eigenvalue of the Jacobian is positive."""
+    L, N = covariance(case), int(case["N"])
+    state = {n: np.array(x, dtype=np.float64) for n, x in case["state"].items()}
+    state["v"][0] = 1.0
+    rest = np.einsum("h,hij->ij", state["v"][1:], state["U"][1:])
+    state["U"][0] = factor * merged.optimum(L, N) - rest
+    size = float(np.abs(probes.jacobian(state, L, N)).max())
+    top = probes.growth(state, L, N) / size
+    return Check(
+        "largest eigenvalue of the Jacobian where A = A*, relative",
+        top,
+        1e-12,
+        "rounding of a symmetric eigenvalue problem",
+    )
+
+
+def _proof_of_escape() -> Iterable[Check]:
+    x, m, F = sp.symbols("x m F", positive=True)
+    root = (-m + sp.sqrt(m**2 + 4 * F**2)) / 2
+    yield identity("the rate solves x^2 + m x = |L^2|^2", root**2 + m * root - F**2)
+    yield from _proof_of_manifold()
+
+
+def _proof_of_minimum() -> Iterable[Check]:
+    """G(A) - G(C) = - B (A - C) L for any A, C: the loss is convex in A."""
+    model: Any = MODELS["merged"]
+    flow = model.flow
+    A, L, G = named(flow, "A"), named(flow, "Lambda"), body(flow, "G_A")
+    N = ok.dims("N")
+    other = ok.parameter("C", A.shape)
+    step = A - other
+    trace = ok.einsum("ii->", L)
+    curved = (1 + 1 / N) * ok.einsum("ij,jk,kl,lm->im", L, L, step, L)
+    curved = curved + ok.einsum(",ij,jk,kl->il", trace, L, step, L) / N
+    yield identity("G(A) - G(C) + B (A - C) L", G - G.substitute({A: other * 1}) + curved)
+
+
+ESCAPE = Claim(
+    id="zhang2025.merged-zero-unstable",
+    source=f"{NOTE}, loss landscape of ATTN_M ('M_0 unstable')",
+    says="Every rest with A = 0 is unstable; from the origin the growth rate is |L^2|_F / tau.",
+    equations=(
+        r"x^2 + m\,x = \lVert\Lambda^2\rVert_F^2,\qquad"
+        r" m = \operatorname{tr}(U^\top B U\Lambda) \ge 0",
+    ),
+    property=Property(_weights_cases, _escape_holds),
+    assumes=("Lambda is invertible; written for one head",),
+    derivation=_proof_of_escape,
+    variants=(
+        Variant(
+            "growth rate from |L| instead of |L^2|",
+            Property(_weights_cases, lambda c: _escape_holds(c, power=1)),
+        ),
+        Variant(
+            "|L^2|_F everywhere on the manifold (m left out)",
+            Property(_weights_cases, lambda c: _escape_holds(c, damped=False)),
+        ),
+    ),
+    explanation=(
+        "Near such a rest dv/dt = <U', L^2> - m v and dU'/dt = v L^2, a 2 x 2 system of "
+        "determinant -|L^2|^2 < 0: one eigenvalue is always positive. With several heads m is a "
+        "positive semidefinite matrix and each of its eigenvalues gives such a pair."
+    ),
+)
+
+STABLE = Claim(
+    id="zhang2025.merged-optimum-stable",
+    source=f"{NOTE}, loss landscape of ATTN_M ('M_* stable, the global minimum')",
+    says="Where A = A* the loss is at its global minimum, and no direction grows.",
+    equations=(
+        r"G(A) - G(C) = -B(A-C)\Lambda\;\Rightarrow\;"
+        r"\mathcal L(A) = \mathcal L(A_*) + \operatorname{tr}((A-A_*)^\top B(A-A_*)\Lambda)",
+    ),
+    property=Property(_stable_cases, _stable_holds),
+    assumes=("Lambda is invertible",),
+    derivation=_proof_of_minimum,
+    variants=(
+        Variant(
+            "at half of A*", Property(_stable_cases, lambda c: _stable_holds(c, factor=0.5))
+        ),
+        Variant("at -A*", Property(_stable_cases, lambda c: _stable_holds(c, factor=-1.0))),
+    ),
+    explanation=(
+        "G is linear in A with slope -B (.) L, B and L positive definite: the loss is a convex "
+        "quadratic function of A with the one minimum A*. The directions within the manifold "
+        "A = A* are neutral, so stability is meant transverse to it."
+    ),
+)
+
+# -- one drop ---------------------------------------------------------------------------------
+
+def drops(kind: str, run: Any) -> int:
+    """Count drops of a run's loss by `staircase` (depth one decade of the speed)."""
+    name = f"speed-{kind}"
+    if name not in MODELS:
+        MODELS[name] = speed(MODELS[kind].flow)
+    fall = run.value(MODELS[name])
+    return len(staircase_of(run.t, run.loss, fall, 1.0, 1e-2).drops)
+
+
+def _drop_cases() -> st.SearchStrategy[Case]:
+    return st.fixed_dictionaries(
+        {
+            "spectrum": spectra(dim=(1, 3), condition=10.0),
+            "N": st.integers(1, 50),
+            "heads": st.integers(1, 4),
+            "scale": st.sampled_from([1e-2, 1e-3, 1e-5]),
+            "seed": st.integers(0, 1000),
+        }
+    )
+
+
+def _drop_holds(case: Case, count: int = 1) -> Check:
+    L, N, H = covariance(case), int(case["N"]), int(case["heads"])
+    rng = np.random.default_rng(int(case["seed"]))
+    D, scale = len(L), float(case["scale"])
+    y0 = {
+        "v": scale * rng.standard_normal(H),
+        "U": scale * rng.standard_normal((H, D, D)),
+    }
+    rate = merged.escape_rate(L)
+    # Started close to the stable manifold the run waits longer: as long as its growing part says.
+    unit = L @ L / rate
+    grown = float(np.linalg.norm(y0["v"] + np.einsum("hij,ij->h", y0["U"], unit)))
+    end = (2 * np.log(10 / grown) + 20) / rate
+    run = probes.solve("merged", y0, np.linspace(0, end, 600), L, N)
+    return Check("drops counted minus drops stated", float(abs(drops("merged", run) - count)), 0.5)
+
+
+def _figure_holds(case: Case, count: int = 1) -> Check:
+    L, N = np.diag([0.4, 0.3, 0.2, 0.1]), 31
+    rng = np.random.default_rng(int(case["seed"]))
+    y0 = {"v": 1e-3 * rng.standard_normal(8), "U": 1e-3 * rng.standard_normal((8, 4, 4))}
+    run = probes.solve("merged", y0, np.linspace(0, 150, 600), L, N)
+    return Check("drops counted minus drops stated", float(abs(drops("merged", run) - count)), 0.5)
+
+
+def _figure_cases() -> st.SearchStrategy[Case]:
+    return st.fixed_dictionaries({"seed": st.integers(0, 1000)})
+
+
+_STAIRS = (
+    "A drop is a peak of -dL/dt, one decade above its valleys, across which the loss falls by at "
+    "least 1 percent of its start (staircase.py)."
+)
+
+SINGLE_DROP = Claim(
+    id="zhang2025.merged-single-drop",
+    source=f"{NOTE}, dynamics of ATTN_M",
+    says="From a small random start the loss waits on one plateau and then drops once.",
+    equations=(r"\#\{\text{drops of } \mathcal L\} = 1",),
+    property=Property(_drop_cases, _drop_holds, examples=20),
+    assumes=("small Gaussian start", "condition number of Lambda at most 10"),
+    variants=(
+        Variant("two drops", Property(_drop_cases, lambda c: _drop_holds(c, 2), examples=5)),
+        Variant("no drop", Property(_drop_cases, lambda c: _drop_holds(c, 0), examples=5)),
+    ),
+    explanation=_STAIRS
+    + " One growing direction (along L^2) leaves the plateau; A then relaxes to A* at "
+    "rates that are finite from there on, without a second wait.",
+)
+
+FIGURE = Claim(
+    id="zhang2025.fig1",
+    source=f"{NOTE}, figure 1 (D = 4, N = 31, H = 8)",
+    says="With D = 4, N = 31 and H = 8 merged attention shows a single abrupt drop.",
+    equations=(r"D = 4,\ N = 31,\ H = 8:\quad \#\{\text{drops of }\mathcal L\} = 1",),
+    property=Property(_figure_cases, _figure_holds, examples=8),
+    assumes=("small Gaussian start (1e-3)", "spectrum .4 .3 .2 .1"),
+    variants=(
+        Variant("two drops", Property(_figure_cases, lambda c: _figure_holds(c, 2), examples=3)),
+        Variant(
+            "four drops, one for each eigenvector",
+            Property(_figure_cases, lambda c: _figure_holds(c, 4), examples=3),
+        ),
+    ),
+    explanation=_STAIRS
+    + " That the curve coincides with the linear network's is network-merged-trajectory.",
+)
+
+# -- white tokens -----------------------------------------------------------------------------
+
+_WHITE_BOUND = "the solver's 1e-6, and the start's second order"
+
+
+def _white_cases(kinds: tuple[str, ...]) -> Any:
+    return lambda: st.fixed_dictionaries(
+        {
+            "D": st.integers(1, 3),
+            "N": st.integers(1, 50),
+            "heads": st.integers(1, 3),
+            "scale": st.sampled_from([1e-2, 1e-3]),
+            "seed": st.integers(0, 1000),
+            "start": st.sampled_from(kinds),
+        }
+    )
+
+
+def _white_start(case: Case) -> dict[str, Array]:
+    rng = np.random.default_rng(int(case["seed"]))
+    D, H, scale = int(case["D"]), int(case["heads"]), float(case["scale"])
+    v = scale * rng.standard_normal(H)
+    if case["start"] == "balanced":
+        return merged.balanced_start(v, D)
+    return {"v": v, "U": scale * rng.standard_normal((H, D, D))}
+
+
+def _white_holds(case: Case, rate: float = 1.0, shift: int = 0) -> Check:
+    D, N = int(case["D"]), int(case["N"])
+    y0 = _white_start(case)
+    w2 = merged.value_norm(y0)
+    times = np.linspace(0, 2 * merged.half_rise(D, N, w2), 31)
+    run = probes.solve("merged", y0, times, np.eye(D), N)
+    c = 1 + (1 + D) / N
+    stated = merged.sigmoid(rate * times, D, N + shift, w2)[:, None, None] * np.eye(D)
+    return agreement("A(t) against sigma(t) I", c * run.value("A"), c * stated, 3e-6, "solver 1e-6")
+
+
+def _generic_holds(case: Case, factor: float = 1.0, shift: int = 0) -> Check:
+    """sigma = tr A/D from any small start, at the stated half-rise time."""
+    D, N = int(case["D"]), int(case["N"])
+    y0 = _white_start(case)
+    middle = merged.half_rise(D, N + shift, factor * merged.growing_mode(y0))
+    run = probes.solve("merged", y0, [middle], np.eye(D), N)
+    half = 0.5 / (1 + (1 + D) / N)
+    got = float(np.trace(run.value("A")[0])) / D / half
+    norm = float(np.sum(y0["v"] ** 2) + np.sum(y0["U"] ** 2))
+    # Early the neglected terms move the growing part by its own relative second order, and the
+    # logarithm of a small growing part gives them that much longer to act.
+    left = norm * (10 + 2 * np.log(1 / norm)) * (1 + norm / merged.growing_mode(y0)) / 2
+    return agreement("tr A at half rise", got, 1.0, left + 3e-6, _WHITE_BOUND)
+
+
+def _proof_of_sigmoid_form() -> Iterable[Check]:
+    c, w2, D, t = sp.symbols("c w2 D t", positive=True)
+    grown = sp.exp(2 * sp.sqrt(D) * t)
+    stated = grown / (c * (grown - 1) + sp.sqrt(D) / w2)
+    scaled = 1 / (c * (1 + (sp.sqrt(D) / (c * w2) - 1) / grown))
+    yield identity("sigma = (1/c) logistic(2 sqrt(D) t - ln(sqrt(D)/(c w^2) - 1))", stated, scaled)
+
+
+WHITE_GENERIC = Claim(
+    id="zhang2025.merged-white-closed-form-generic",
+    source=f"{NOTE}, closed form for white input, corrected for a generic small start",
+    says=(
+        "From any small start tr(A)/D is at half its end when sigma is, w_init taken from the "
+        "growing part of the start, v_h + tr(U_h)/sqrt(D)."
+    ),
+    equations=(
+        r"w_\mathrm{init}^2 = \sum_h \tfrac14\left(v_h + \operatorname{tr}U_h/\sqrt D\right)^2",
+    ),
+    property=Property(_white_cases(("generic",)), _generic_holds, examples=20),
+    assumes=("Lambda = I", "small start: corrections are of second order in it"),
+    variants=(
+        Variant(
+            "twice the growing part",
+            Property(_white_cases(("generic",)), lambda c: _generic_holds(c, 2.0), examples=8),
+        ),
+        Variant(
+            "N off by one",
+            Property(_white_cases(("generic",)), lambda c: _generic_holds(c, 1.0, 1), examples=8),
+        ),
+    ),
+    explanation=(
+        "Near zero v_h + tr(U_h)/sqrt(D) grows at rate sqrt(D)/tau and v_h - tr(U_h)/sqrt(D) "
+        "decays at the same rate; the other entries of U_h stand still."
+    ),
+)
+
+WHITE = Claim(
+    id="zhang2025.merged-white-closed-form",
+    source=f"{NOTE}, closed form for white input",
+    says=(
+        "For Lambda = I and a small start the prediction is sigma(t) beta . x_q, with "
+        "w_init^2 = sum_h v_h(0)^2."
+    ),
+    equations=(
+        r"\sigma(t) = \frac{e^{2\sqrt D\,t/\tau}}{\left(1+\frac{1+D}{N}\right)"
+        r"\left(e^{2\sqrt D\,t/\tau}-1\right) + \frac{\sqrt D}{w_\mathrm{init}^2}}",
+    ),
+    property=Property(_white_cases(("generic", "balanced")), _white_holds, examples=20),
+    assumes=("Lambda = I", "small start"),
+    needs=(
+        Assumption(
+            "a balanced aligned start, U_h(0) = v_h(0) I/sqrt(D)",
+            Property(_white_cases(("balanced",)), _white_holds, examples=20),
+            probes.proof(merged.white_closed_form),
+        ),
+    ),
+    correction=WHITE_GENERIC,
+    variants=(
+        Variant(
+            "half the rate",
+            Property(_white_cases(("balanced",)), lambda c: _white_holds(c, 0.5), examples=5),
+        ),
+        Variant(
+            "N off by one",
+            Property(_white_cases(("balanced",)), lambda c: _white_holds(c, 1.0, 1), examples=5),
+        ),
+    ),
+    explanation=(
+        "On the line U_h = v_h I/sqrt(D) the flow is exactly the logistic equation that sigma "
+        "solves. A generic start is not on that line: only part of it grows, and sigma with "
+        "sum v_h^2 rises at another time, however small the start."
+    ),
+    run="""\
+import numpy as np, odekit as ok
+flow, N = ok.models.attention_merged().flow, 31
+for U in (0.001, 0.0):  # D = 1: balanced, and U = 0
+    y0 = {"v": np.array([0.001]), "U": np.full((1, 1, 1), U)}
+    t = np.log(1 / ((1 + 2 / N) * 1e-6) - 1) / 2  # half-rise of sigma, w_init^2 = v^2
+    run = ok.solve(flow, y0, [t], {"Lambda": np.eye(1), "N": N})
+    print(run.value("A")[0, 0, 0] * (1 + 2 / N))  # 0.5 if sigma(t) were right
+""",
+)
+
+
+def _shape_cases() -> st.SearchStrategy[Case]:
+    return st.fixed_dictionaries(
+        {
+            "D": st.integers(1, 20),
+            "N": st.integers(1, 100),
+            "w2": st.sampled_from([1e-2, 1e-4, 1e-8]),
+            "t": st.integers(0, 100).map(lambda k: k / 10),
+        }
+    )
+
+
+def _shape_holds(case: Case, end: int = 1, rate: float = 2.0) -> Check:
+    D, N, w2, t = int(case["D"]), int(case["N"]), float(case["w2"]), float(case["t"])
+    c = 1 + (1 + D) / N
+    offset = np.log(np.sqrt(D) / (c * w2) - 1)
+    logistic = 1 / (1 + np.exp(offset - rate * np.sqrt(D) * t)) / c**end
+    got = float(merged.sigmoid(t, D, N, w2))
+    return agreement("sigma against a logistic function", got, logistic, 1e-12, ROUNDING)
+
+
+SIGMOID = Claim(
+    id="zhang2025.merged-white-sigmoid",
+    source=f"{NOTE}, 'sigma is a rescaled sigmoid'",
+    says="sigma is a logistic function of t: height 1/c, rate 2 sqrt(D)/tau, shifted by w_init.",
+    equations=(
+        r"\sigma(t) = \frac{1/c}{1 + \left(\frac{\sqrt D}{c\,w_\mathrm{init}^2} - 1\right)"
+        r"e^{-2\sqrt D\,t/\tau}},\qquad c = 1+\tfrac{1+D}{N}",
+    ),
+    property=Property(_shape_cases, _shape_holds),
+    assumes=("c w_init^2 < sqrt(D), so that sigma rises from below its half",),
+    derivation=_proof_of_sigmoid_form,
+    variants=(
+        Variant("height c", Property(_shape_cases, lambda c: _shape_holds(c, end=-1))),
+        Variant("rate sqrt(D)", Property(_shape_cases, lambda c: _shape_holds(c, rate=1.0))),
+    ),
+    explanation="Divide numerator and denominator by the exponential.",
+)
+
+CLAIMS = (
+    FIXED_POINTS,
+    FIXED_POINTS_WEIGHTS,
+    MANIFOLD,
+    ESCAPE,
+    STABLE,
+    SINGLE_DROP,
+    FIGURE,
+    WHITE,
+    WHITE_GENERIC,
+    SIGMOID,
+)
