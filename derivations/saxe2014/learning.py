@@ -71,11 +71,12 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
         numbers,
         "Deep linear networks on Gaussian inputs of unit covariance. (a) Depth 2: strength of each "
         "mode of the teacher; lines: the sigmoid; dots: SGD from a balanced, aligned start; "
-        "dashed: the flow from a generic start of the same size. (b) One mode, s = 1, from the same "
-        "strength at several depths: closed forms (lines) and the flow of the whole network "
-        "(dots). (c) Time to half height against s: like 1/s at every depth; the start enters by a "
-        "logarithm at depth 2 and as u0^-(1 - 2/n) at depth n > 2. (d) Largest relative drift of W W^T - W^T W "
-        "between neighbouring layers from a generic start: the integrator's error.",
+        "dashed: the flow from a generic start of the same size. (b) One mode, s = 1, from the "
+        "same strength at several depths: closed forms (lines) and the flow of the whole network "
+        "(dots). (c) Time to half height against s: like 1/s at every depth; a small start enters "
+        "by a logarithm at depth 2 and as u0^-(1 - 2/n) at depth n > 2. (d) Largest relative drift "
+        "of W W^T - W^T W between neighbouring layers from a generic start: the integrator's "
+        "error.",
         (
             r"\dot u = n\,\lambda\,u^{2-2/n}(s - u),\qquad u = \prod_k a_k",
             r"u(t) = \frac{s\,u_0}{u_0 + (s-u_0)e^{-2 s\lambda t}}\quad (n = 2)",

@@ -180,7 +180,10 @@ def closed_form(field: Any) -> ClosedForm:
     mode equations of deep linear networks (Saxe et al. 2014) and Zhang et al. 2025.
     """
     if not is_scalar_field(field):
-        return _of_tensor_field(field)
+        if len(field.states) == 1 or field.size_symbols:
+            return _of_tensor_field(field)
+        # Several states of known sizes, such as the two strengths of a mode.
+        field = field.components()
     return _of_system(field, read_system(field))
 
 
