@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from odekit.errors import InputError, OdekitError, SolveError
 
 if TYPE_CHECKING:
-    from odekit import claims, models, plot, simulate, testing, theory
+    from odekit import claims, models, plot, simulate, sweep, testing, theory
     from odekit.analysis import closed_form, conserved, fixed_points, reduce, stability
     from odekit.codegen import compile
     from odekit.field import expected_loss, gradient_flow, vector_field
@@ -39,7 +39,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "integrate": ("Crossing", "Limits", "Plateau", "Save", "Tolerance", "ensemble", "solve"),
     "analysis": ("closed_form", "conserved", "fixed_points", "reduce", "stability"),
 }
-_SUBPACKAGES = ("claims", "models", "plot", "simulate", "testing", "theory")
+_SUBPACKAGES = ("claims", "models", "plot", "simulate", "sweep", "testing", "theory")
 _HOME = {name: f"odekit.{room}" for room, names in _ROOMS.items() for name in names}
 
 __all__ = [
@@ -76,6 +76,7 @@ __all__ = [
     "simulate",
     "solve",
     "stability",
+    "sweep",
     "testing",
     "theory",
     "vector_field",

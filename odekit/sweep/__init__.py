@@ -1,0 +1,8 @@
+"""Grids and lists of runs: on threads, processes, any executor or Dask, into a crash-safe store."""
+
+from odekit.sweep.plan import Run, Sweep, grid, listed
+from odekit.sweep.progress import Progress
+from odekit.sweep.results import Results, load
+from odekit.sweep.running import run
+
+__all__ = ["Progress", "Results", "Run", "Sweep", "grid", "listed", "load", "run"]
