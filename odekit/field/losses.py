@@ -53,6 +53,8 @@ class ExpectedLoss(Arithmetic):
     samples: tuple[Sample, ...] = ()
     penalty: TensorExpr = TensorExpr((), {})
 
+    _op_priority = 200.0  # above a tensor's: what a loss is combined with becomes a loss
+
     def as_expression(self) -> TensorExpr:
         """The loss as an expression."""
         return self.expression

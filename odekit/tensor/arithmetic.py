@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 class Arithmetic:
     """Gives ``+ - * / ** @`` and ``.T`` to anything with `as_expression`."""
 
-    # SymPy hands the operation over to an operand of higher priority, NumPy to one without ufuncs.
+    # SymPy hands the operation over to an operand of higher priority, NumPy to one without ufuncs;
+    # so do these operators, so that a parameter times a loss is a loss.
     _op_priority = 100.0
     __array_ufunc__ = None
 
@@ -19,7 +20,12 @@ class Arithmetic:
         """The value as an expression."""
         raise TypeError(f"{type(self).__name__} gives no expression")
 
+    def _yields_to(self, other: Any) -> bool:
+        return isinstance(other, Arithmetic) and other._op_priority > self._op_priority
+
     def __add__(self, other: Any) -> TensorExpr:
+        if self._yields_to(other):
+            return NotImplemented
         return self.as_expression().plus(other)
 
     __radd__ = __add__
@@ -28,12 +34,16 @@ class Arithmetic:
         return self.as_expression().times(-1)
 
     def __sub__(self, other: Any) -> TensorExpr:
+        if self._yields_to(other):
+            return NotImplemented
         return self.as_expression().plus(_negative(other))
 
     def __rsub__(self, other: Any) -> TensorExpr:
         return (-self).plus(other)
 
     def __mul__(self, other: Any) -> TensorExpr:
+        if self._yields_to(other):
+            return NotImplemented
         return self.as_expression().times(other)
 
     __rmul__ = __mul__
