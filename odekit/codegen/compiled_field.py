@@ -54,6 +54,8 @@ class CompiledField:
         Whether ``rhs`` does not depend on time.
     make_jacobian : callable, optional
         Compiles and returns the Jacobian; called once, at the first use of `jacobian`.
+    make_values : callable, optional
+        Compiles and returns `jacobian_values`.
     rebuild : callable, optional
         A picklable callable without arguments that returns an equal compiled field.
     origin : object, optional
@@ -72,6 +74,7 @@ class CompiledField:
     pattern: Pattern | None = None
     autonomous: bool = True
     make_jacobian: Callable[[], Jacobian] | None = field(default=None, repr=False)
+    make_values: Callable[[], RightHandSide] | None = field(default=None, repr=False)
     rebuild: Callable[[], CompiledField] | None = field(default=None, repr=False)
     origin: Any = field(default=None, repr=False)
 
@@ -90,6 +93,15 @@ class CompiledField:
         if self.make_jacobian is None:
             raise AttributeError("This compiled field has no analytic Jacobian.")
         return self.make_jacobian()
+
+    @cached_property
+    def jacobian_values(self) -> RightHandSide | None:
+        """``jacobian_values(t, y, p, out)`` writes the entries of `pattern` alone, in its order.
+
+        Numba function of the signature of ``rhs``, compiled at first use; None where the Jacobian
+        is dense.
+        """
+        return None if self.make_values is None else self.make_values()
 
     def __repr__(self) -> str:
         states = ", ".join(f"{name} {shape}" for name, shape in self.layout.states)

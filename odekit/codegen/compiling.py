@@ -115,7 +115,7 @@ def read_sizes(field: Any, sizes: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _tensor_recipe(field: TensorField, fixed: Mapping[str, int], effort: str) -> Recipe:
-    from odekit.codegen.module_source import jacobian_module, main_module
+    from odekit.codegen.module_source import jacobian_module, main_module, values_module
     from odekit.codegen.program import plan_field
 
     by_name = {str(s): s for s in (*field.size_symbols, *field.symbols)}
@@ -141,6 +141,7 @@ def _tensor_recipe(field: TensorField, fixed: Mapping[str, int], effort: str) ->
         effort,
         field.uniform,
         program.pattern,
+        values=values_module(program, effort),
     )
 
 
@@ -154,4 +155,12 @@ def _scalar_recipe(field: ScalarField, effort: str) -> Recipe:
         "scratch": program.scratch,
         "symmetries": tuple((name, ((0, 1),)) for name in program.symmetric),
     }
-    return Recipe(program.main, program.jacobian, layout, effort, field.uniform, program.pattern)
+    return Recipe(
+        program.main,
+        program.jacobian,
+        layout,
+        effort,
+        field.uniform,
+        program.pattern,
+        values=program.values,
+    )

@@ -101,7 +101,10 @@ def _add_rows(
 ) -> list[str]:
     """Add the rows of a product along one summed axis, several at once, to what was before."""
     size, target = flat.sizes[axis], flat.target.text(names)
-    fixed = FlatProduct(product.number, tuple(f for f in product.factors if along not in f.strides))
+    fixed = FlatProduct(
+        product.number,
+        tuple(f for f in product.factors if along not in f.strides),
+    )
     moving = FlatProduct(1.0, tuple(f for f in product.factors if along in f.strides))
     step = size if size <= UNROLL else max(k for k in range(1, UNROLL // 2 + 1) if size % k == 0)
     if step < 4:

@@ -15,7 +15,7 @@ from odekit.codegen.scalar_source import HEAD, OPTIONS, indented
 from odekit.codegen.staged import count_work, write_staged
 from odekit.tensor import TensorExpr
 
-__all__ = ["jacobian_module", "main_module"]
+__all__ = ["jacobian_module", "main_module", "values_module"]
 
 STAGED = 1000
 """Multiplications up to which scalars without loops are worth their compilation."""
@@ -75,6 +75,20 @@ def jacobian_module(program: Program, effort: str) -> str:
             HEAD,
             f"@njit(void(float64, VECTOR, VECTOR, MATRIX), {OPTIONS})\n"
             "def jacobian(t, y, p, out):\n" + indented(lines),
+        ]
+    )
+
+
+def values_module(program: Program, effort: str) -> str:
+    """Write the module that holds ``jacobian_values``; empty where entries are not packed."""
+    if program.values is None:
+        return ""
+    writer = write_loops if effort == "quick" else write_blas
+    return "\n\n".join(
+        [
+            HEAD,
+            f"@njit(void(float64, VECTOR, VECTOR, VECTOR), {OPTIONS})\n"
+            "def jacobian_values(t, y, p, out):\n" + indented(writer(program.values)),
         ]
     )
 

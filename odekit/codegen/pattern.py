@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from odekit.codegen.place import Place
+from odekit.codegen.place import Place, c_strides
 from odekit.tensor import TensorExpr
 
-__all__ = ["jacobian_pattern"]
+__all__ = ["Sparsity", "jacobian_pattern"]
 
 DENSE = 0.3
 """Share of entries from which a pattern is not worth keeping."""
 
-Lists = tuple[list[int], list[int]]
+
+@dataclass(frozen=True)
+class Sparsity:
+    """Entries of a Jacobian that can differ from zero, and where they are packed.
+
+    Parameters
+    ----------
+    rows, columns : list of int
+    packed : tuple of Place or None
+        For each block, where its entries are in an array of these entries alone; None where terms
+        of one block have different deltas, and the entries are those of a union.
+    mirrored : tuple of (source, target, count)
+        Entries of blocks that mirror others.
+    """
+
+    rows: list[int]
+    columns: list[int]
+    packed: tuple[Place | None, ...] | None
+    mirrored: tuple[tuple[int, int, int], ...]
 
 
-def jacobian_pattern(blocks: list[tuple[Place, TensorExpr]], n: int) -> Lists | None:
+def jacobian_pattern(blocks: list[tuple[Place, TensorExpr]], n: int) -> Sparsity | None:
     """Collect entries from the deltas in each block's terms.
 
     Parameters
@@ -31,12 +50,12 @@ def jacobian_pattern(blocks: list[tuple[Place, TensorExpr]], n: int) -> Lists | 
 
     Returns
     -------
-    (rows, columns) or None
-        Sorted lists; None for a Jacobian that is mostly full. Zeros inside parameters are not
-        seen, but every delta between axes is.
+    Sparsity or None
+        None for a Jacobian that is mostly full. Zeros inside parameters are not seen, but every
+        delta between axes is.
     """
     patterns = [
-        (place, {_merged(factors, body.rank) for factors, _ in body.terms})
+        (place, sorted({_merged(factors, body.rank) for factors, _ in body.terms}))
         for place, body in blocks
     ]
     count = sum(
@@ -46,22 +65,37 @@ def jacobian_pattern(blocks: list[tuple[Place, TensorExpr]], n: int) -> Lists | 
     )
     if count > DENSE * n * n:
         return None
-    parts: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
-    for place, found in patterns:
-        for merged in found:
-            parts.append(_addresses(place, merged))
-    addresses = np.unique(np.concatenate(parts))
     starts = {place.offset for place, _ in blocks}
-    mirrored = [
-        (a % n) * n + a // n
-        for place, merged_set in patterns
-        for merged in merged_set
-        for a in (_addresses(place, merged),)
-        if (place.offset % n) * n + place.offset // n not in starts
-    ]
-    if mirrored:
-        addresses = np.unique(np.concatenate([addresses, *mirrored]))
-    return (addresses // n).tolist(), (addresses % n).tolist()
+    simple = all(len(found) < 2 for _, found in patterns)
+    parts: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
+    packed: list[Place | None] = []
+    mirrored: list[tuple[int, int, int]] = []
+    filled = 0
+    for place, found in patterns:
+        if not found:
+            packed.append(None)
+        for merged in found:
+            addresses = _addresses(place, merged)
+            parts.append(addresses)
+            packed.append(_packed(place, merged, filled))
+            start, filled = filled, filled + addresses.size
+            if (place.offset % n) * n + place.offset // n not in starts:
+                parts.append((addresses % n) * n + addresses // n)
+                mirrored.append((start, filled, addresses.size))
+                filled += addresses.size
+    entries = np.concatenate(parts)
+    if not simple:
+        entries = np.unique(entries)
+        return Sparsity((entries // n).tolist(), (entries % n).tolist(), None, ())
+    return Sparsity((entries // n).tolist(), (entries % n).tolist(), tuple(packed), tuple(mirrored))
+
+
+def _packed(place: Place, merged: tuple[int, ...], offset: int) -> Place:
+    """Entries of a block side by side; axes that a delta merges count once."""
+    axes = sorted(set(merged))
+    inner = dict(zip(axes, c_strides(tuple(place.shape[i] for i in axes)), strict=True))
+    strides = tuple(inner[i] if i == axis else 0 for axis, i in enumerate(merged))
+    return Place(place.name, "out", offset, place.shape, strides)
 
 
 def _merged(factors: object, rank: int) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ import sympy as sp
 from odekit.codegen.clusters import Hoister
 from odekit.codegen.contraction import Contractor
 from odekit.codegen.memory import choose_axis_orders
-from odekit.codegen.pattern import jacobian_pattern
+from odekit.codegen.pattern import Sparsity, jacobian_pattern
 from odekit.codegen.place import Place
 from odekit.errors import CompileError
 from odekit.field.tensor_field import TensorField
@@ -71,6 +71,8 @@ class Program:
         Whether ``jacobian`` fills the blocks on and above the diagonal only.
     pattern : (rows, columns) or None
         Entries of the Jacobian that can differ from zero; None for dense.
+    values : tuple of Statement or None
+        The entries of the pattern alone, in its order.
     """
 
     states: tuple[tuple[str, tuple[int, ...]], ...]
@@ -83,6 +85,7 @@ class Program:
     scratch: int
     mirrored: bool = False
     pattern: tuple[list[int], list[int]] | None = None
+    values: tuple[Statement, ...] | None = None
     sizes: Mapping[sp.Symbol, int] = field(default_factory=dict)
 
 
@@ -214,7 +217,9 @@ class _Planner:
             end = max(end, loss_end)
         block_targets = self._block_places(jacobian_blocks, out)
         jacobian, jacobian_end = self._statements(block_targets, jacobian_definitions, free)
-        end = max(end, jacobian_end)
+        sparsity = jacobian_pattern(block_targets, out)
+        values, values_end = self._values(sparsity, jacobian_blocks, jacobian_definitions, free)
+        end = max(end, jacobian_end, values_end)
         return Program(
             states,
             parameters,
@@ -225,9 +230,32 @@ class _Planner:
             tuple(jacobian),
             end - first,
             len(jacobian_blocks) < len(rates) ** 2,
-            jacobian_pattern(block_targets, out),
+            None if sparsity is None else (sparsity.rows, sparsity.columns),
+            values,
             self.sizes,
         )
+
+    def _values(
+        self,
+        sparsity: Sparsity | None,
+        blocks: Mapping[tuple[Tensor, Tensor], TensorExpr],
+        definitions: Mapping[Tensor, TensorExpr],
+        free: int,
+    ) -> tuple[tuple[Statement, ...] | None, int]:
+        """Statements for the entries of a sparse Jacobian alone, if they can be packed."""
+        if sparsity is None or sparsity.packed is None:
+            return None, free
+        targets = [
+            (place, body)
+            for place, body in zip(sparsity.packed, blocks.values(), strict=True)
+            if place is not None
+        ]
+        statements, free = self._statements(targets, definitions, free, sparse=True)
+        for source, target, count in sparsity.mirrored:
+            product = Product(1.0, ((Place.contiguous("", "out", source, (count,)), (0,)),))
+            place = Place.contiguous("the mirrored block", "out", target, (count,))
+            statements.append(Statement(place, (0,), (product,), False, place.name))
+        return tuple(statements), free
 
     def _plan(self, expressions: list[TensorExpr]) -> list[TensorExpr]:
         """Hoist and contract, and prove that nothing was changed by it."""
@@ -292,8 +320,12 @@ class _Planner:
         targets: list[tuple[Place, TensorExpr]],
         definitions: Mapping[Tensor, TensorExpr],
         free: int,
+        sparse: bool = False,
     ) -> tuple[list[Statement], int]:
-        """Statements for targets, preceded by the intermediates that they need."""
+        """Statements for targets, preceded by the intermediates that they need.
+
+        ``sparse`` targets have room for the entries of their one pattern of deltas only.
+        """
         order: list[tuple[Tensor | Place, TensorExpr]] = []
         seen: set[Tensor] = set()
 
@@ -319,7 +351,8 @@ class _Planner:
                 places[owner] = Place.permuted(owner.name, "p", free, shape, axes[owner])
                 free += math.prod(shape)
             where = places[owner] if isinstance(owner, Tensor) else owner
-            for statement in self._write(where, body, {**self.places, **places}):
+            packed = sparse and not isinstance(owner, Tensor)
+            for statement in self._write(where, body, {**self.places, **places}, packed):
                 copies, statement, free = self._with_copies(statement, free, out)
                 out += [*copies, statement]
         return out, free
@@ -368,7 +401,7 @@ class _Planner:
         return copies, changed, free
 
     def _write(
-        self, target: Place, body: TensorExpr, places: Mapping[Any, Place]
+        self, target: Place, body: TensorExpr, places: Mapping[Any, Place], packed: bool
     ) -> list[Statement]:
         """The statements that fill one array: one for each pattern of deltas."""
         patterns: dict[tuple[int, ...], list[Product]] = {}
@@ -391,12 +424,12 @@ class _Planner:
                 ),
             )
             patterns.setdefault(tuple(indices), []).append(product)
+        comment = f"{target.name} = {body}"
+        if packed:
+            ((own, products),) = patterns.items()
+            return [Statement(target, own, tuple(products), False, comment)]
         plain = tuple(range(body.rank))
-        out = [
-            Statement(
-                target, plain, tuple(patterns.pop(plain, ())), False, f"{target.name} = {body}"
-            )
-        ]
+        out = [Statement(target, plain, tuple(patterns.pop(plain, ())), False, comment)]
         out += [
             Statement(target, indices, tuple(products), True)
             for indices, products in sorted(patterns.items())

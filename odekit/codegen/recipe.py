@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from odekit.codegen.compiled_field import CompiledField, Jacobian
+from odekit.codegen.compiled_field import CompiledField, Jacobian, RightHandSide
 from odekit.codegen.layout import Layout
 from odekit.codegen.store import digest, environment, load_module, read_record
 from odekit.errors import InputError
@@ -43,6 +43,8 @@ class Recipe:
     pattern : (rows, columns) or None
         Lists of int.
     autonomous : bool
+    values : str
+        The module of ``jacobian_values``; empty where there is none.
     """
 
     main: str
@@ -52,6 +54,7 @@ class Recipe:
     symmetric: bool
     pattern: tuple[list[int], list[int]] | None = None
     autonomous: bool = True
+    values: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a JSON file."""
@@ -106,6 +109,7 @@ def assemble(
         pattern=pattern,
         autonomous=recipe.autonomous,
         make_jacobian=functools.partial(_jacobian, recipe.jacobian),
+        make_values=functools.partial(_values, recipe.values) if recipe.values else None,
         rebuild=functools.partial(assemble, recipe, key),
         origin=origin,
     )
@@ -115,6 +119,12 @@ def _jacobian(source: str) -> Jacobian:
     module, _ = load_module(source)
     jacobian: Jacobian = module.jacobian
     return jacobian
+
+
+def _values(source: str) -> RightHandSide:
+    module, _ = load_module(source)
+    values: RightHandSide = module.jacobian_values
+    return values
 
 
 def recall(key: str) -> CompiledField | None:

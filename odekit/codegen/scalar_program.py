@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy as sp
@@ -25,6 +25,7 @@ class ScalarProgram:
     scratch: int
     main: str
     jacobian: str
+    values: str
     pattern: tuple[list[int], list[int]] | None
 
 
@@ -87,10 +88,19 @@ class _Planner:
                 ),
             ]
         )
-        addresses = sorted({s.first.target + k * s.step for s in slopes for k in range(s.count)})
-        pattern = None
+        # Each entry is written once: symbols of an equation stand for different states.
+        addresses = [s.first.target + k * s.step for s in slopes for k in range(s.count)]
+        pattern, values = None, ""
         if len(addresses) < n * n:
             pattern = ([a // n for a in addresses], [a % n for a in addresses])
+            values = "\n\n".join(
+                [
+                    HEAD,
+                    f"@njit(void(float64, VECTOR, VECTOR, VECTOR), {OPTIONS})\n"
+                    "def jacobian_values(t, y, p, out):\n"
+                    + indented(self._assignments(_packed(slopes))),
+                ]
+            )
         return ScalarProgram(
             tuple((name, shape) for name, (shape, _) in field.state_groups.items()),
             tuple((name, shape) for name, (shape, _) in field.parameter_groups.items()),
@@ -102,6 +112,7 @@ class _Planner:
             len(self.hoisted),
             "\n\n".join(main),
             jacobian,
+            values,
             pattern,
         )
 
@@ -216,6 +227,16 @@ class _Planner:
             )
             out.append(Run(first, run.count, run.step * n + step, tuple(st for *_, st in kept)))
         return out
+
+
+def _packed(slopes: Iterable[Run]) -> list[Run]:
+    """Runs that write side by side instead of into a matrix."""
+    out: list[Run] = []
+    start = 0
+    for run in slopes:
+        out.append(replace(run, first=replace(run.first, target=start), step=1))
+        start += run.count
+    return out
 
 
 def _address(start: int, step: int) -> str:

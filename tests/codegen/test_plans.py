@@ -105,6 +105,10 @@ def test_a_thousand_modes_are_two_loops() -> None:
     outside = jacobian.copy()
     outside[compiled.pattern] = 0.0
     assert not outside.any()
+    assert compiled.jacobian_values is not None
+    entries = np.full(compiled.pattern[0].size, np.nan)
+    compiled.jacobian_values(0.0, y, packed, entries)
+    np.testing.assert_array_equal(entries, jacobian[compiled.pattern])
     k = 7
     slope = values[k] ** 2 * (1 - 2 * a[k] * b[k] * (1 + values.sum() / values[k]))
     assert jacobian[k, count + k] == pytest.approx(slope, rel=1e-12)

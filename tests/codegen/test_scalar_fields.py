@@ -64,6 +64,10 @@ def test_pattern_and_loss() -> None:
     rows, columns = compiled.pattern
     assert rows.tolist() == columns.tolist() == [0, 1, 2]
     p = compiled.layout.pack_parameters({"k": 2.0})
+    values = np.full(3, np.nan)
+    assert compiled.jacobian_values is not None
+    compiled.jacobian_values(0.0, np.array([1.0, 2.0, 0.0]), p, values)
+    np.testing.assert_allclose(values, [-4.0, -96.0, -1.0], rtol=1e-15)
     assert compiled.loss is not None
     assert compiled.loss(np.array([1.0, 2.0, 0.0]), p) == pytest.approx(35.0, rel=1e-15)
 

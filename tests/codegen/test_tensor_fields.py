@@ -57,6 +57,10 @@ def check(field: Any, compiled: CompiledField, params: dict[str, Any], scale: fl
         outside = jacobian.copy()
         outside[compiled.pattern] = 0.0
         assert not outside.any()
+        assert compiled.jacobian_values is not None
+        values = np.full(compiled.pattern[0].size, np.nan)
+        compiled.jacobian_values(0.0, y, p, values)
+        np.testing.assert_array_equal(values, jacobian[compiled.pattern])
     again = np.empty_like(rate)
     compiled.rhs(0.0, y, p, again)
     np.testing.assert_array_equal(again, rate)
@@ -80,7 +84,7 @@ def test_published_models(sizes: dict[str, int], model: str, effort: str) -> Non
     check(flow, compiled, {"Lambda": covariance(sizes["D"]), "N": 31})
 
 
-@pytest.mark.parametrize(("dim", "heads"), [(21, 3), (17, 20)])
+@pytest.mark.parametrize(("dim", "heads"), [(21, 3), pytest.param(17, 20, marks=pytest.mark.slow)])
 def test_matrix_products_at_larger_sizes(dim: int, heads: int) -> None:
     flow = ok.models.attention_separate().flow
     compiled = ok.compile(flow, {"D": dim, "H": heads, "R": 1})
