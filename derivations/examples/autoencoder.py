@@ -144,7 +144,7 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
         ok.plot.plateau_lines(left, levels, label="{m}")
         left.set_xlabel(r"time ($\tau$)")
         left.set_ylabel("reconstruction error")
-        left.legend(fontsize=6)
+        left.legend(fontsize=6, loc="center right")
         for k in range(dim):
             colour = ok.plot.PALETTE[k]
             right.plot(times, strength[:, k], color=colour, label=rf"$\lambda={SPECTRUM[k]:g}$")

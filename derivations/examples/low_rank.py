@@ -121,13 +121,14 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
     figure, (left, right) = ok.plot.panels(1, 2)
     loss, flow = low_rank_adaptation()
     numbers: dict[str, Any] = {"gap": GAP.tolist(), "runs": []}
-    times = np.linspace(0, 40, 201)
+    end = 30.0
+    times = np.linspace(0, end, 301)
     with ok.plot.style():
         for rank, colour in zip((1, 2, 4), ok.plot.sequence(3), strict=True):
             progress(f"rank {rank}")
-            y0, params = problem(rank, 0.01)
+            y0, params = problem(rank, 1e-3)
             run = ok.solve(flow, y0, times, params)
-            t, sgd = trained(loss, y0, params, 40.0, lr=0.01, batch=16 if quick else 64)
+            t, sgd = trained(loss, y0, params, end, lr=0.004, batch=16 if quick else 64)
             # The exact loss along training: a batch's own would show its draw.
             exact = [flow.loss_value({n: sgd[n][k] for n in y0}, params) for k in range(len(sgd.t))]
             left.plot(times, run.loss, color=colour, label=f"rank {rank}")
@@ -151,7 +152,7 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
             # Balanced layers of the same size grow from a^2/4: half of A is in the growing mode.
             u0 = start**2 / 4
             right.plot(
-                now, u0 / (u0 + (1 - u0) * np.exp(-2 * now)), color=colour, lw=0.8,
+                now, u0 / (u0 + (1 - u0) * np.exp(-2 * now)), color="k", lw=0.7,
                 ls=(0, (3, 2)),
             )  # fmt: skip
             numbers["mode"].append(
@@ -169,7 +170,7 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
         numbers,
         "(a) Low-rank adaptation from the usual start (A small, B = 0): the flow (lines), SGD on "
         "fresh data (dots), and the best error of each rank (dotted). The r strongest directions "
-        "of T - W0 are learned one after the other. (b) One mode in closed form; dashed: the "
+        "of T - W0 are learned one after the other. (b) One mode in closed form; dashes: the "
         "sigmoid from a(0)^2/4, the growing half of the start.",
         (
             r"\dot A = B^\top (T - W_0 - BA)\Lambda,\qquad \dot B = (T - W_0 - BA)\Lambda A^\top",
