@@ -312,6 +312,81 @@ def simulate(
 
 
 @app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="A problem file with a [sweep].")],
+    out: Annotated[
+        Path | None, typer.Option(help="File of results; default the file's name + .sweep.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Runs at a time; default one a core.")] = None,
+    threads: Annotated[bool, typer.Option("--threads", help="Threads, not processes.")] = False,
+    dask: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler, as tcp://host:8786.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Run only what is missing.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="And what failed; with --resume.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a problem file over a grid or list of points, into one file of results."""
+    from odekit import sweep as sweeps
+    from odekit.problem import read_sweep
+
+    if threads and dask is not None:
+        raise InputError("--threads and --dask exclude each other.")
+    if dask is not None and "://" not in dask:
+        raise InputError(f"--dask takes an address such as tcp://127.0.0.1:8786, got {dask!r}.")
+    plan = read_sweep(file)
+    store = out or file.with_suffix(".sweep")
+    if store == file:
+        raise InputError(f"The results would replace {str(file)!r}; name another file with --out.")
+    with _counter() as show:
+        results = sweeps.run(
+            plan,
+            store,
+            workers=workers,
+            executor=dask or ("threads" if threads else None),
+            resume=resume,
+            retry=retry,
+            progress=show,
+        )
+    counts = {kind: results.status.count(kind) for kind in ("done", "failed", "missing")}
+    if as_json:
+        _print_json({"store": str(store), "runs": len(results), **counts, "names": results.names})
+    else:
+        print(f"{store}: {results}")
+    if results.failures:
+        number, reason = next(iter(results.failures.items()))
+        point = ", ".join(f"{k} = {v}" for k, v in results.points[number].items())
+        raise OdekitError(f"{counts['failed']} runs failed; the first, {point}: {reason}")
+
+
+@contextlib.contextmanager
+def _counter() -> Iterator[Callable[[Any], None]]:
+    """Show on stderr how far a sweep is: a bar on a terminal, else a line every few seconds."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        last = [float("-inf")]
+
+        def line(progress: Any) -> None:
+            if progress.elapsed - last[0] >= 5:
+                last[0] = progress.elapsed
+                print(progress, file=sys.stderr, flush=True)
+
+        yield line
+        return
+    with Progress(BarColumn(), TextColumn("{task.description}"), console=console) as bar:
+        row = bar.add_task("starts", total=None)
+
+        def show(progress: Any) -> None:
+            reached = progress.done + progress.failed
+            bar.update(row, total=progress.total, completed=reached, description=str(progress))
+
+        yield show
+
+
+@app.command()
 def claims(
     ids: Annotated[
         list[str] | None,
@@ -370,10 +445,10 @@ def cache(
 
 def _problem(source: str, **options: Any) -> Problem:
     """Make the problem of a file or of a model's name; options go over what the file says."""
-    from odekit.problem import Problem, read_document
+    from odekit.problem import Problem, first_document, read_document
 
     is_file = source.endswith(".toml") or Path(source).is_file()
-    document: dict[str, Any] = read_document(source) if is_file else {"model": source}
+    document = first_document(read_document(source)) if is_file else {"model": source}
     for key, value in options.items():
         if isinstance(value, dict):
             value = {**document.get(key, {}), **value}

@@ -7,20 +7,21 @@ never evaluated as Python, as ``sympy.sympify`` would do.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
 
 from odekit.errors import InputError, unknown_name
 
-__all__ = ["FUNCTIONS", "read_formula"]
+__all__ = ["FUNCTIONS", "read_formula", "read_number"]
 
 FUNCTIONS: dict[str, Any] = {
     name: getattr(sp, name)
     for name in ("exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "atan", "sign")
 } | {"abs": sp.Abs}
-CONSTANTS = {"pi": sp.pi}
 _LONGEST = 20_000  # characters
 _LARGEST_POWER = 64  # of plain numbers: 9**9**9 would fill the memory
 
@@ -31,6 +32,58 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: lambda left, right: left / right,
     ast.Pow: lambda left, right: left**right,
 }
+
+
+@dataclass(frozen=True)
+class _Arithmetic:
+    """What the parts of a formula become."""
+
+    integer: Callable[[int], Any]
+    decimal: Callable[[float], Any]
+    functions: Mapping[str, Callable[[Any], Any]]
+    constants: Mapping[str, Any]
+
+
+_SYMBOLIC = _Arithmetic(sp.Integer, sp.Float, FUNCTIONS, {"pi": sp.pi})
+_NUMERIC = _Arithmetic(
+    int,
+    float,
+    {name: getattr(math, name) for name in FUNCTIONS if name not in ("abs", "sign")}
+    | {"abs": abs, "sign": lambda x: (x > 0) - (x < 0)},
+    {"pi": math.pi},
+)
+
+
+def read_number(text: str, names: Mapping[str, float]) -> float:
+    """Read a formula of known numbers, in floating-point arithmetic.
+
+    Parameters
+    ----------
+    text : str
+        As for `read_formula`.
+    names : mapping
+        The number that each name stands for.
+
+    Returns
+    -------
+    float or int
+        A whole number stays one: a formula may be a seed.
+
+    Raises
+    ------
+    InputError
+        As `read_formula`, and for a result that is no finite number.
+    """
+    try:
+        value = _parsed(text, names, _NUMERIC)
+        finite = not isinstance(value, complex) and math.isfinite(value)
+    except (ArithmeticError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        finite = False
+    if not finite:
+        raise InputError(f"Formula {_short(text)} is no finite number.")
+    return value
 
 
 def read_formula(text: str, names: Mapping[str, sp.Expr]) -> sp.Expr:
@@ -53,57 +106,63 @@ def read_formula(text: str, names: Mapping[str, sp.Expr]) -> sp.Expr:
     InputError
         For anything but numbers, ``+ - * / **``, parentheses, known names and functions.
     """
+    value = _parsed(text, names, _SYMBOLIC)
+    if value.has(sp.zoo, sp.nan, sp.oo):
+        raise InputError(f"Formula {_short(text)} divides by zero.")
+    return value
+
+
+def _parsed(text: str, names: Mapping[str, Any], arithmetic: _Arithmetic) -> Any:
     if not isinstance(text, str):
         raise InputError(f"A formula is text in quotes, got {text!r}.")
     if len(text) > _LONGEST:
         raise InputError(f"A formula has at most {_LONGEST} characters, got {len(text)}.")
     try:
         tree = ast.parse(text.strip(), mode="eval")
-        value = _read(tree.body, text, names)
+        return _read(tree.body, text, names, arithmetic)
     except SyntaxError as error:
         raise InputError(f"Formula {_short(text)} cannot be read: {error.msg}.") from error
     except (RecursionError, MemoryError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"Formula {_short(text)} is nested too deeply or malformed.") from error
-    if value.has(sp.zoo, sp.nan, sp.oo):
-        raise InputError(f"Formula {_short(text)} divides by zero.")
-    return value
 
 
 def _short(text: str) -> str:
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
-def _read(node: ast.expr, text: str, names: Mapping[str, sp.Expr]) -> Any:
+def _read(node: ast.expr, text: str, names: Mapping[str, Any], arithmetic: _Arithmetic) -> Any:
     match node:
         case ast.Constant(value=bool()):
             pass
         case ast.Constant(value=int() as value):
-            return sp.Integer(value)
+            return arithmetic.integer(value)
         case ast.Constant(value=float() as value):
-            return sp.Float(value)
+            return arithmetic.decimal(value)
         case ast.Name(id=name):
             if name in names:
                 return names[name]
-            if name in CONSTANTS:
-                return CONSTANTS[name]
-            raise unknown_name(f"name in formula {_short(text)}", name, [*names, *CONSTANTS])
+            if name in arithmetic.constants:
+                return arithmetic.constants[name]
+            raise unknown_name(
+                f"name in formula {_short(text)}", name, [*names, *arithmetic.constants]
+            )
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_read(operand, text, names)
+            return -_read(operand, text, names, arithmetic)
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return _read(operand, text, names)
+            return _read(operand, text, names, arithmetic)
         case ast.BinOp(op=ast.BitXor()):
             raise InputError(f"Formula {_short(text)}: write a power as '**', not '^'.")
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _BINARY:
-            pair = _read(left, text, names), _read(right, text, names)
-            if isinstance(operator, ast.Pow) and all(value.is_number for value in pair):
+            pair = tuple(_read(side, text, names, arithmetic) for side in (left, right))
+            if isinstance(operator, ast.Pow) and all(_is_number(value) for value in pair):
                 _check_power(pair[1], text)
             return _BINARY[type(operator)](*pair)
         case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
-            if name not in FUNCTIONS:
+            if name not in arithmetic.functions:
                 raise unknown_name(f"function in formula {_short(text)}", name, FUNCTIONS)
-            return FUNCTIONS[name](_read(argument, text, names))
+            return arithmetic.functions[name](_read(argument, text, names, arithmetic))
     shown = ast.get_source_segment(text.strip(), node) or type(node).__name__
     raise InputError(
         f"Formula {_short(text)}: {shown!r} is not allowed; use numbers, + - * / **, parentheses, "
@@ -111,8 +170,13 @@ def _read(node: ast.expr, text: str, names: Mapping[str, sp.Expr]) -> Any:
     )
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) or bool(getattr(value, "is_number", False))
+
+
 def _check_power(power: Any, text: str) -> None:
-    if not power.is_real or abs(power) > _LARGEST_POWER:
+    real = isinstance(power, int | float) or getattr(power, "is_real", False)
+    if not real or abs(power) > _LARGEST_POWER:
         raise InputError(
             f"Formula {_short(text)}: powers of plain numbers go up to {_LARGEST_POWER}."
         )

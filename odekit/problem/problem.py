@@ -38,6 +38,7 @@ _KEYS = (
 )
 _RANDOM = {"scale": 1e-3, "seed": 0}
 _SOLVE = ("method", "relative", "absolute")
+MOST_POINTS = 10_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,17 +89,15 @@ class Problem:
             raise InputError("A problem names either a model or its own [equations], and not both.")
         if "time" not in document:
             raise InputError("A problem needs its time: the end, or a list of output times.")
-        params = {name: _read_value(name, v) for name, v in _table(document, "parameters").items()}
-        model: Model | None = None
-        if "model" in document:
-            if "loss" in document:
-                raise InputError("A model brings its own loss; 'loss' goes with [equations].")
-            model = build_model(document["model"], _table(document, "sizes"))
-            flow = model.flow
-        else:
-            flow = _own_field(document, params)
+        params = {name: read_value(name, v) for name, v in _table(document, "parameters").items()}
+        flow, model = _field_of(document, params)
         solve = _table(document, "solve")
         _check_keys("key in [solve]", solve, _SOLVE)
+        for key in ("relative", "absolute"):
+            if key in solve and (isinstance(solve[key], bool) or np.ndim(solve[key])):
+                raise InputError(f"{key} in [solve] is a number, got {solve[key]!r}.")
+            if key in solve:
+                read_value(key, solve[key])
         return cls(
             title=str(document.get("title", title)),
             field=flow,
@@ -141,7 +140,7 @@ def read_problem(path: Path | str) -> Problem:
         formulas; ``[parameters]`` (a number, an array, or ``{diagonal = [...]}``); the
         ``[start]`` of each state, or ``random = {scale = 1e-3, seed = 0}`` for those not given;
         ``time`` (its end, with ``points``, or a list); ``[solve]`` with ``method``, ``relative``
-        and ``absolute`` tolerance.
+        and ``absolute`` tolerance. Of a sweep, the first point is taken (see `read_sweep`).
 
     Returns
     -------
@@ -152,14 +151,18 @@ def read_problem(path: Path | str) -> Problem:
     InputError
         For a file that is not TOML, and as in `Problem.from_mapping`.
     """
-    return Problem.from_mapping(read_document(path), Path(path).stem)
+    from odekit.problem.sweeps import first_document
+
+    return Problem.from_mapping(first_document(read_document(path)), Path(path).stem)
 
 
 def read_document(path: Path | str) -> dict[str, Any]:
     """Read the mapping that a problem file holds; nothing in it is checked yet."""
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise InputError(f"{path} is nested too deeply.") from None
+    except ValueError as error:  # not TOML, not UTF-8, a number of too many digits
         raise InputError(f"{path} is not TOML: {error}.") from error
 
 
@@ -173,13 +176,37 @@ def build_model(name: Any, sizes: Mapping[str, Any]) -> Model:
     """
     from odekit.models import REGISTRY
 
-    if name not in REGISTRY:
-        raise unknown_name("model", name, REGISTRY)
+    if not isinstance(name, str) or name not in REGISTRY:
+        raise unknown_name("model", str(name), REGISTRY)
     known = list(inspect.signature(REGISTRY[name]).parameters)
     for size in sizes:
         if size not in known:
             raise unknown_name(f"size of {name}", size, known)
     return REGISTRY[name](**sizes)
+
+
+_built: dict[str, tuple[Any, Any]] = {}
+"""Fields by what determines them: the runs of a sweep share one."""
+
+
+def _field_of(
+    document: Mapping[str, Any], params: Mapping[str, Any]
+) -> tuple[VectorField, Model | None]:
+    keys = ("model", "sizes", "equations", "loss")
+    content = repr(
+        [[document.get(key) for key in keys], [(n, np.ndim(v)) for n, v in params.items()]]
+    )
+    if content not in _built:
+        if len(_built) >= 64:
+            _built.clear()
+        if "model" in document:
+            if "loss" in document:
+                raise InputError("A model brings its own loss; 'loss' goes with [equations].")
+            model = build_model(document["model"], _table(document, "sizes"))
+            _built[content] = model.flow, model
+        else:
+            _built[content] = _own_field(document, params), None
+    return _built[content]
 
 
 def _own_field(document: Mapping[str, Any], params: Mapping[str, Any]) -> VectorField:
@@ -227,7 +254,7 @@ def _start(document: Mapping[str, Any], flow: VectorField) -> dict[str, Array]:
                     f"State {name} has the open size {', '.join(unknown)}; give every size."
                 )
             drawn[name] = scale * generator.standard_normal(tuple(int(size) for size in shape))
-    return {**drawn, **{name: _read_value(name, value) for name, value in given.items()}}
+    return {**drawn, **{name: read_value(name, value) for name, value in given.items()}}
 
 
 def _state_shapes(flow: VectorField) -> dict[str, tuple[Any, ...]]:
@@ -240,25 +267,25 @@ def _state_shapes(flow: VectorField) -> dict[str, tuple[Any, ...]]:
 
 
 def _times(document: Mapping[str, Any]) -> float | Array:
-    time, points = _read_value("time", document["time"]), document.get("points")
+    time, points = read_value("time", document["time"]), document.get("points")
     if time.ndim:
         if points is not None:
             raise InputError("'points' goes with one end time; the list of times is given.")
         return time
     if points is None:
         return float(time)
-    if isinstance(points, bool) or not isinstance(points, int) or points < 2:
-        raise InputError(f"'points' is a whole number of at least 2, got {points!r}.")
+    if isinstance(points, bool) or not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
+        raise InputError(f"'points' is a whole number from 2 to {MOST_POINTS}, got {points!r}.")
     return np.linspace(0.0, float(time), points)
 
 
-def _read_value(name: str, value: Any) -> Array:
+def read_value(name: str, value: Any) -> Array:
     if isinstance(value, Mapping):
         _check_keys(f"key of {name}", value, ("diagonal",))
-        return np.diag(_read_value(name, value.get("diagonal", [])))
+        return np.diag(read_value(name, value.get("diagonal", [])))
     try:
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(
             f"{name} must be a number or an array of numbers, got {value!r}."
         ) from error

@@ -62,7 +62,7 @@ class Results:
         return {k: r for k, r in enumerate(self.reasons) if self.status[k] == "failed"}
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """Return a quantity over the grid, ``(*grid, *shape)``, or over the list, ``(runs, *shape)``.
+        """Return a quantity, ``(*grid, *shape)`` over a grid, ``(runs, *shape)`` over a list.
 
         Runs without results hold nan (an empty text for text). Where shapes differ, they are filled
         with nan up to the largest.
@@ -83,7 +83,8 @@ class Results:
             out[...] = np.nan
         for k, array in enumerate(found):
             if array is not None:
-                out[(k, *(slice(n) for n in array.shape))] = array
+                here: tuple[int | slice, ...] = (k, *(slice(n) for n in array.shape))
+                out[here] = array
         return out.reshape(self._shape + shape)
 
     @property

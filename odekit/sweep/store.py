@@ -215,8 +215,8 @@ class Store:
 
     def _damaged(self, why: Any) -> InputError:
         return InputError(
-            f"{str(self.path)!r} is not a sweep that odekit wrote, or is damaged or in use ({why}); "
-            "name another file."
+            f"{str(self.path)!r} is not a sweep that odekit wrote, or is damaged or in use "
+            f"({why}); name another file."
         )
 
 
