@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from odekit.integrate.collect import Pieces, Steps
 from odekit.integrate.compiled import slots
 from odekit.integrate.compiled.components import block_classes
-from odekit.integrate.compiled.ensemble import solve_members
 from odekit.integrate.compiled.run import Run, solve_blocks
 from odekit.integrate.compiled.slots import Code
 from odekit.integrate.diagnosis import diagnose
@@ -267,6 +266,9 @@ def run_together(loop: str, tasks: Sequence[Task]) -> list[Outcome | None]:
         The same numbers as `run`; None for a member that did not reach its end, which `run` can
         diagnose.
     """
+    # Imported here: every loop is compiled into the one over members.
+    from odekit.integrate.compiled.ensemble import solve_members
+
     first = tasks[0]
     assert first.outputs is not None
     done = solve_members(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from odekit.integrate.compiled import dop853, explicit, rock4, rodas5p, slots, tsit5
+from odekit.integrate.compiled import slots
 from odekit.integrate.compiled.addresses import JACOBIAN_SIGNATURE, address_of
 from odekit.integrate.compiled.components import BlockClass
-from odekit.integrate.compiled.rodas5p_blocks import advance_blocks
 from odekit.integrate.compiled.slots import Code
 from odekit.integrate.compiled.stepping import evaluate
 
@@ -22,38 +22,59 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Method:
-    """A compiled loop: its order, interpolant length, workspace rows, and what it takes."""
+    """A compiled loop and what it takes; its module is imported when the loop is first asked for.
+
+    Importing one compiles it (or reads it from the cache), which takes seconds the first time.
+    """
 
     name: str
-    order: int
-    dense: int
-    rows: int
-    loop: Callable[..., int]
+    module: str
     takes_jacobian: bool = False
     takes_table: bool = False
+
+    @cached_property
+    def _own(self) -> Any:
+        return import_module(f"odekit.integrate.compiled.{self.module}")
+
+    @property
+    def order(self) -> int:
+        """Order of the method."""
+        return int(self._own.ORDER)
+
+    @property
+    def dense(self) -> int:
+        """Rows of the interpolant of a step."""
+        return int(self._own.DENSE)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the workspace."""
+        return int(self._own.ROWS)
+
+    @property
+    def loop(self) -> Callable[..., int]:
+        """The loop itself."""
+        loop: Callable[..., int] = self._own.advance
+        return loop
 
 
 METHODS = {
     m.name: m
     for m in (
-        Method("Tsit5", tsit5.ORDER, tsit5.DENSE, tsit5.ROWS, tsit5.advance),
-        Method("DOP853", dop853.ORDER, dop853.DENSE, dop853.ROWS, dop853.advance),
-        Method("ROCK4", rock4.ORDER, rock4.DENSE, rock4.ROWS, rock4.advance, takes_table=True),
-        Method(
-            "Rodas5P", rodas5p.ORDER, rodas5p.DENSE, rodas5p.ROWS, rodas5p.advance,
-            takes_jacobian=True,
-        ),
+        Method("Tsit5", "tsit5"),
+        Method("DOP853", "dop853"),
+        Method("ROCK4", "rock4", takes_table=True),
+        Method("Rodas5P", "rodas5p", takes_jacobian=True),
         # Tsit5 (or DOP853) and ROCK4 in turn; for symmetric Jacobians.
-        Method(
-            "explicit", explicit.ORDER, explicit.DENSE, explicit.ROWS, explicit.advance,
-            takes_table=True,
-        ),
+        Method("explicit", "explicit", takes_table=True),
     )
-}  # fmt: skip
+}
 
 
 @cache
 def _table() -> Vector:
+    from odekit.integrate.compiled import rock4
+
     return rock4.pack_table()
 
 
@@ -280,6 +301,8 @@ def solve_blocks(
     it the dense `jacobian` is called, which only pays for small states. Other parameters as in
     `Run`. Components of different size are integrated one class after the other.
     """
+    from odekit.integrate.compiled.rodas5p_blocks import advance_blocks
+
     if values is None and jacobian is None:
         raise ValueError("solve_blocks needs `values` or `jacobian`")
     n = y0.size
