@@ -72,8 +72,9 @@ class DerivedTrainer:
         arrays = checked_state(y0, self.shapes | {w.name: () for w in self.weights
                                                   if w.name not in self.shapes})  # fmt: skip
         self.theta = np.concatenate([arrays[w.name].ravel() for w in self.weights])
-        # Sizes that only the weights' arrays tell are needed to draw the data.
-        self.sizes = _read_sizes(self.weights, arrays, self.params)
+        # Sizes that only the arrays tell are needed to draw the data.
+        known = [t for t in loss.expression.tensors(deep=True) if t.kind == "parameter"]
+        self.sizes = _read_sizes(self.weights, arrays, self.params, known)
         if self.data is None and batch is None:
             raise InputError("batch is needed when every step draws fresh samples.")
         if self.data is not None:
@@ -269,11 +270,17 @@ def _random(loss: ExpectedLoss) -> list[Any]:
 
 
 def _read_sizes(
-    weights: Sequence[Tensor], arrays: Mapping[str, Floats], params: Mapping[str, Any]
+    weights: Sequence[Tensor],
+    arrays: Mapping[str, Floats],
+    params: Mapping[str, Any],
+    parameters: Sequence[Tensor],
 ) -> dict[str, float]:
     sizes: dict[Any, Any] = {}
     for w in weights:
         match_sizes(w.shape, arrays[w.name].shape, w.name, sizes)
+    for p in parameters:
+        if np.ndim(params.get(p.name, 0.0)) == p.rank:
+            match_sizes(p.shape, np.shape(params.get(p.name, 0.0)), p.name, sizes)
     named = {str(symbol): float(number) for symbol, number in sizes.items()}
     for name, value in params.items():
         if np.ndim(value) == 0:
