@@ -11,12 +11,9 @@ from collections.abc import Iterable
 
 from odekit.codegen.access import Access, FlatStatement, flatten
 from odekit.codegen.loops import statement_loops, wrapped
-from odekit.codegen.program import Statement
+from odekit.codegen.program import LEAST, Statement
 
 __all__ = ["write_blas"]
-
-LEAST = 20**3
-"""Multiplications from which a matrix product beats loops (measured: even at 16, twice at 32)."""
 
 NARROW = 4
 """Rows or columns below which it does not."""

@@ -120,7 +120,7 @@ def _tensor_recipe(field: TensorField, fixed: Mapping[str, int], effort: str) ->
 
     by_name = {str(s): s for s in (*field.size_symbols, *field.symbols)}
     known = {by_name[name]: number for name, number in fixed.items()}
-    program = plan_field(field, known)
+    program = plan_field(field, known, effort)
     open_symbols = [s for s in field.symbols if s not in known]
     layout = {
         "states": program.states,

@@ -149,7 +149,7 @@ class Layout:
             As for `pack`, and for a matrix that is not symmetric or not positive semidefinite
             where it must be, and for a size that is not positive.
         """
-        out = np.zeros(self.parameter_size + self.scratch)
+        out = _aligned_zeros(self.parameter_size + self.scratch)
         values = _fill(out, "parameter", self.parameters, self._open(params))
         groups = {name: ((0, 1),) for name in (*self.symmetric, *self.covariances)}
         for name, own in {**groups, **dict(self.symmetries)}.items():
@@ -212,6 +212,13 @@ class Layout:
             name: p[where].reshape(shapes[name]).copy()
             for name, where in self.parameter_slices.items()
         }
+
+
+def _aligned_zeros(count: int) -> NDArray[np.float64]:
+    """Zeros that begin at a cache line, 64 bytes."""
+    room = np.zeros(count + 8)
+    skip = -(room.ctypes.data // 8) % 8
+    return room[skip : skip + count]
 
 
 def _total(entries: Entries) -> int:

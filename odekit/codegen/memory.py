@@ -64,7 +64,8 @@ def choose_axis_orders(
                 elif all(i >= body.rank for i in ii):
                     wish = _like_partner(tensor, ii, factors, known)
                 else:
-                    continue
+                    # What scales whole rows is read along the axis that is summed.
+                    wish = sorted(range(len(ii)), key=lambda k: rank.get(ii[k], body.rank))
                 votes = wishes.setdefault(tensor, {})
                 votes[tuple(wish)] = votes.get(tuple(wish), 0.0) + volume
     return chosen

@@ -92,6 +92,18 @@ class Program:
 APART = 1000
 """More than the indices of any term."""
 
+LEAST = 20**3
+"""Multiplications from which BLAS beats loops (measured: even at 16, twice as fast at 32)."""
+
+LINE = 8
+"""Numbers in a cache line."""
+
+
+def aligned(offset: int, count: int) -> int:
+    """Begin an array of a line or more at a line's start, where vectors load in one go."""
+    return offset if count < LINE else -(-offset // LINE) * LINE
+
+
 COPY = "a transposed copy"
 
 
@@ -114,7 +126,9 @@ def _swapped(
     return own
 
 
-def plan_field(tensor_field: TensorField, sizes: Mapping[sp.Symbol, int]) -> Program:
+def plan_field(
+    tensor_field: TensorField, sizes: Mapping[sp.Symbol, int], effort: str = "quick"
+) -> Program:
     """Plan a tensor field for given sizes.
 
     Parameters
@@ -122,18 +136,23 @@ def plan_field(tensor_field: TensorField, sizes: Mapping[sp.Symbol, int]) -> Pro
     tensor_field : TensorField
     sizes : mapping
         Size symbol -> int; every size of a state or a parameter.
+    effort : {"full", "quick"}
+        With "full", large products go to BLAS, which reads matrices either way.
 
     Returns
     -------
     Program
     """
-    return _Planner(tensor_field, sizes).program()
+    return _Planner(tensor_field, sizes, effort).program()
 
 
 class _Planner:
-    def __init__(self, tensor_field: TensorField, sizes: Mapping[sp.Symbol, int]) -> None:
+    def __init__(
+        self, tensor_field: TensorField, sizes: Mapping[sp.Symbol, int], effort: str
+    ) -> None:
         self.field = tensor_field
         self.sizes = dict(sizes)
+        self.most_copied = LEAST if effort == "full" else math.inf
         self._moves: dict[Tensor, bool] = {}
         self.hoister = Hoister(self.moves, self.known)
         self.bodies: dict[Tensor, TensorExpr] = {}
@@ -305,6 +324,7 @@ class _Planner:
             for inner in tensor.definition.tensors():
                 visit(inner)
             shape = self.shape(tensor.shape)
+            free = aligned(free, math.prod(shape))
             self.places[tensor] = Place.contiguous(tensor.name, "p", free, shape)
             free += math.prod(shape)
             done.append((self.places[tensor], tensor.definition))
@@ -348,6 +368,7 @@ class _Planner:
         for owner, body in order:
             if isinstance(owner, Tensor):
                 shape = self.shape(owner.shape)
+                free = aligned(free, math.prod(shape))
                 places[owner] = Place.permuted(owner.name, "p", free, shape, axes[owner])
                 free += math.prod(shape)
             where = places[owner] if isinstance(owner, Tensor) else owner
@@ -379,7 +400,7 @@ class _Planner:
                 if (
                     across
                     and sizes[last] > 3
-                    and volume >= 4 * count
+                    and 4 * count <= volume < self.most_copied
                     and not product.indices <= set(statement.indices)
                     and len(set(ii)) == len(ii)
                 ):
@@ -387,6 +408,7 @@ class _Planner:
                     order = (*(k for k in range(len(ii)) if k != slot), slot)
                     copy = made.get(place)
                     if copy is None or copy.strides[slot] != 1:
+                        free = aligned(free, count)
                         copy = Place.permuted(f"{place.name}'", "p", free, place.shape, order)
                         free += count
                         made[place] = copy
