@@ -451,7 +451,8 @@ def _problem(source: str, **options: Any) -> Problem:
     document = first_document(read_document(source)) if is_file else {"model": source}
     for key, value in options.items():
         if isinstance(value, dict):
-            value = {**document.get(key, {}), **value}
+            held: Any = document.get(key, {})
+            value = {**held, **value}
         if value != {}:
             document[key] = value
     return Problem.from_mapping(document, Path(source).stem)

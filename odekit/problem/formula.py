@@ -24,6 +24,8 @@ FUNCTIONS: dict[str, Any] = {
 } | {"abs": sp.Abs}
 _LONGEST = 20_000  # characters
 _LARGEST_POWER = 64  # of plain numbers: 9**9**9 would fill the memory
+_LARGEST_DEGREE = 1024  # of names
+_MOST_BITS = 16_384  # of a power of an exact number
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: lambda left, right: left + right,
@@ -106,7 +108,12 @@ def read_formula(text: str, names: Mapping[str, sp.Expr]) -> sp.Expr:
     InputError
         For anything but numbers, ``+ - * / **``, parentheses, known names and functions.
     """
-    value = _parsed(text, names, _SYMBOLIC)
+    try:
+        value = _parsed(text, names, _SYMBOLIC)
+    except (ArithmeticError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"Formula {_short(text)} is malformed.") from error
     if value.has(sp.zoo, sp.nan, sp.oo):
         raise InputError(f"Formula {_short(text)} divides by zero.")
     return value
@@ -122,9 +129,7 @@ def _parsed(text: str, names: Mapping[str, Any], arithmetic: _Arithmetic) -> Any
         return _read(tree.body, text, names, arithmetic)
     except SyntaxError as error:
         raise InputError(f"Formula {_short(text)} cannot be read: {error.msg}.") from error
-    except (RecursionError, MemoryError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
+    except (RecursionError, MemoryError) as error:
         raise InputError(f"Formula {_short(text)} is nested too deeply or malformed.") from error
 
 
@@ -156,8 +161,8 @@ def _read(node: ast.expr, text: str, names: Mapping[str, Any], arithmetic: _Arit
             raise InputError(f"Formula {_short(text)}: write a power as '**', not '^'.")
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _BINARY:
             pair = tuple(_read(side, text, names, arithmetic) for side in (left, right))
-            if isinstance(operator, ast.Pow) and all(_is_number(value) for value in pair):
-                _check_power(pair[1], text)
+            if isinstance(operator, ast.Pow):
+                _check_power(pair[0], pair[1], text)
             return _BINARY[type(operator)](*pair)
         case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
             if name not in arithmetic.functions:
@@ -174,9 +179,17 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) or bool(getattr(value, "is_number", False))
 
 
-def _check_power(power: Any, text: str) -> None:
+def _check_power(base: Any, power: Any, text: str) -> None:
+    """Refuse powers that would fill the memory, in one step or by towers of them."""
+    if not _is_number(power):
+        return
     real = isinstance(power, int | float) or getattr(power, "is_real", False)
-    if not real or abs(power) > _LARGEST_POWER:
+    most = _LARGEST_POWER if _is_number(base) else _LARGEST_DEGREE
+    if not real or abs(power) > most:
         raise InputError(
-            f"Formula {_short(text)}: powers of plain numbers go up to {_LARGEST_POWER}."
+            f"Formula {_short(text)}: powers of plain numbers go up to {_LARGEST_POWER}, "
+            f"others up to {_LARGEST_DEGREE}."
         )
+    parts = (base,) if isinstance(base, int) else (getattr(base, k, 0) for k in ("p", "q"))
+    if abs(power) * max(int(part).bit_length() for part in parts) > _MOST_BITS:
+        raise InputError(f"Formula {_short(text)}: no finite number of reasonable size.")

@@ -275,7 +275,9 @@ def _times(document: Mapping[str, Any]) -> float | Array:
     if points is None:
         return float(time)
     if isinstance(points, bool) or not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
-        raise InputError(f"'points' is a whole number from 2 to {MOST_POINTS}, got {points!r}.")
+        raise InputError(
+            f"'points' is a whole number of at least 2, at most {MOST_POINTS}, got {points!r}."
+        )
     return np.linspace(0.0, float(time), points)
 
 
@@ -287,17 +289,23 @@ def read_value(name: str, value: Any) -> Array:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(
-            f"{name} must be a number or an array of numbers, got {value!r}."
+            f"{name} must be a number or an array of numbers, got {shown(value)}."
         ) from error
     if not np.isfinite(array).all():
-        raise InputError(f"{name} must be finite, got {value!r}.")
+        raise InputError(f"{name} must be finite, got {shown(value)}.")
     return array
+
+
+def shown(value: Any) -> str:
+    """Show a value from a file in an error's one line."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _table(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     table = document.get(key, {})
     if not isinstance(table, Mapping):
-        raise InputError(f"{key} must be a table ([{key}]), got {table!r}.")
+        raise InputError(f"{key} must be a table ([{key}]), got {shown(table)}.")
     return table
 
 

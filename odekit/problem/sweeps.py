@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from odekit.errors import InputError, unknown_name
-from odekit.problem.problem import Problem, read_document, read_value
+from odekit.problem.problem import Problem, read_document, read_value, shown
 
 if TYPE_CHECKING:
     from odekit.sweep import Sweep
@@ -156,7 +156,7 @@ def _points(
         return points, axes
     rows = table["list"]
     if not isinstance(rows, list) or not 1 <= len(rows) <= MOST_RUNS:
-        raise InputError(f"The list of [sweep] is 1 to {MOST_RUNS} tables, got {_shown(rows)}.")
+        raise InputError(f"The list of [sweep] is 1 to {MOST_RUNS} tables, got {shown(rows)}.")
     return [
         {_name(name): _value(name, v) for name, v in _table(row, "[[sweep.list]]").items()}
         for row in rows
@@ -166,7 +166,7 @@ def _points(
 def _name(name: str) -> str:
     if not all(part.isidentifier() for part in name.split(".")):
         raise InputError(
-            f"{_shown(name)} is no name; use letters, digits, '_', and dots for places."
+            f"{shown(name)} is no name; use letters, digits, '_', and dots for places."
         )
     return name
 
@@ -182,7 +182,7 @@ def _values(name: str, along: Any) -> tuple[Any, ...]:
 def _value(name: str, value: Any) -> Any:
     words = "." in name and isinstance(value, str)  # such as "solve.method"
     if isinstance(value, bool) or not (words or isinstance(value, int | float)):
-        raise InputError(f"The values of {name!r} must be numbers, got {_shown(value)}.")
+        raise InputError(f"The values of {name!r} must be numbers, got {shown(value)}.")
     if not words:
         read_value(name, value)
     return value
@@ -218,7 +218,7 @@ def _options(table: Mapping[str, Any]) -> dict[str, Any]:
             raise InputError(f"{key!r} does not go with a sweep of kind {kind!r}.")
     records = table.get("record", ["loss", "final"])
     if not isinstance(records, list) or not records:
-        raise InputError(f"record is a list of {', '.join(RECORDS)}, got {_shown(records)}.")
+        raise InputError(f"record is a list of {', '.join(RECORDS)}, got {shown(records)}.")
     for record in records:
         if record not in RECORDS:
             raise unknown_name("record", str(record), RECORDS)
@@ -246,25 +246,20 @@ def _options(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def _whole(name: str, value: Any, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InputError(f"{name} is a whole number from {least} to {most}, got {_shown(value)}.")
+        raise InputError(f"{name} is a whole number from {least} to {most}, got {shown(value)}.")
     return value
 
 
 def _positive(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e300:
-        raise InputError(f"{name} is a positive number, got {_shown(value)}.")
+        raise InputError(f"{name} is a positive number, got {shown(value)}.")
     return float(value)
 
 
 def _table(value: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise InputError(f"{name} must be a table, got {_shown(value)}.")
+        raise InputError(f"{name} must be a table, got {shown(value)}.")
     return value
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 _compiled: dict[tuple[Any, ...], tuple[Any, Any]] = {}
@@ -291,7 +286,7 @@ def run_document(
     record: list[str],
     members: int = 1,
     seconds: float | None = None,
-    plateau: Mapping[str, float] | None = None,
+    plateau: Mapping[str, Any] | None = None,
     lr: float = 0.05,
     steps: int = 1,
     batch: int | None = None,

@@ -1,4 +1,4 @@
-"""A sweep on a real Dask cluster on loopback, whose worker is killed, and which is itself killed."""
+"""A sweep on a real Dask cluster on loopback: a worker is killed, then the sweep itself."""
 
 import os
 import re
