@@ -87,6 +87,10 @@ def _described(value: Any, name: str, seen: tuple[int, ...] = ()) -> Any:
         from odekit.codegen.fingerprint import fingerprint
 
         return ("field", fingerprint(value, {}, ""))
+    if type(value).__module__ == "odekit.codegen.compiled_field":
+        return ("compiled", value.key)
+    if isinstance(getattr(value, "py_func", None), types.FunctionType):  # compiled by Numba
+        return ("compiled", _described(value.py_func, name, seen))
     if type(value).__module__ == "odekit.models.model":
         return ("model", value.name, repr(sorted(value.options.items(), key=str)))
     if dataclasses.is_dataclass(value):
