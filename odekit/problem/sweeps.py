@@ -321,7 +321,10 @@ def run_document(
         runs = ensemble(compiled, starts, problem.t, problem.params, workers=1, **options)
         return ensemble_quantities(runs)
     events = Plateau(**(plateau or {})) if "plateaus" in records else ()
-    run = solve(compiled, problem.y0, problem.t, problem.params, events=events, **options)
+    times: Any = problem.t
+    if not {"curve", "trajectory"} & set(records):
+        times = np.atleast_1d(times)[-1:]  # the way there is not kept
+    run = solve(compiled, problem.y0, times, problem.params, events=events, **options)
     return solution_quantities(run, records)
 
 

@@ -128,8 +128,7 @@ class Store:
         """Write what is waiting, all of it or nothing."""
         if self._waiting:
             with self._reading(), self._whole():
-                for outcome in self._waiting:
-                    self._write(outcome)
+                self._write(self._waiting)
         self._waiting.clear()
         self._flushed = time.monotonic()
 
@@ -177,19 +176,24 @@ class Store:
     ) -> None:
         self.close()
 
-    def _write(self, outcome: Outcome) -> None:
-        run = self._database.execute
-        status = "failed" if outcome.reason else "done"
-        run(
+    def _write(self, outcomes: list[Outcome]) -> None:
+        many, now = self._database.executemany, time.time()
+        many(
             "UPDATE runs SET status = ?, reason = ?, seconds = ?, finished = ? WHERE key = ?",
-            (status, outcome.reason, outcome.seconds, time.time(), outcome.key),
+            (
+                ("failed" if each.reason else "done", each.reason, each.seconds, now, each.key)
+                for each in outcomes
+            ),
         )
-        run("DELETE FROM quantities WHERE key = ?", (outcome.key,))
-        for name, value in outcome.quantities.items():
-            array = np.asarray(value)
-            little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-            row = (outcome.key, name, little.dtype.str, json.dumps(array.shape), little.tobytes())
-            run("INSERT INTO quantities VALUES (?, ?, ?, ?, ?)", row)
+        many("DELETE FROM quantities WHERE key = ?", ((each.key,) for each in outcomes))
+        many(
+            "INSERT INTO quantities VALUES (?, ?, ?, ?, ?)",
+            (
+                (each.key, name, *_bytes(value))
+                for each in outcomes
+                for name, value in each.quantities.items()
+            ),
+        )
 
     def _say(self, name: str, value: str) -> None:
         self._database.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, value))
@@ -218,6 +222,13 @@ class Store:
             f"{str(self.path)!r} is not a sweep that odekit wrote, or is damaged or in use "
             f"({why}); name another file."
         )
+
+
+def _bytes(value: Any) -> tuple[str, str, bytes]:
+    array = np.asarray(value)
+    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    # The shape before that: a contiguous number has an axis.
+    return little.dtype.str, json.dumps(array.shape), little.tobytes()
 
 
 def _array(dtype: str, shape: str, data: bytes) -> NDArray[Any]:
