@@ -193,7 +193,7 @@ def _heads(ax: Any, run: Run, found: list[Overlay]) -> None:
     ax.set_xscale("log")
     ax.set_xlim(8, 2e5)
     ax.set_title(f"$H = {run.heads}$, seed {run.seed}", loc="right")
-    ax.legend(loc="upper left")
+    ax.legend(loc="upper left", fontsize=6, handlelength=1.2)
 
 
 def _rows(found: list[Overlay]) -> list[dict[str, Any]]:

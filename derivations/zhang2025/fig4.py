@@ -150,7 +150,7 @@ def _curves(ax: Any, runs: Any, colours: Any, seed: int) -> None:
             runs[rank, seed, SMALL], ax=ax, time="log", color=colours[rank], label=f"$R={rank}$"
         )
     pictures.plateau_lines(ax, ok.theory.plateau_losses(SPECTRUM, CONTEXT))
-    ax.legend(loc="upper right")
+    ax.legend(loc="upper right", frameon=True, framealpha=1.0, edgecolor="none")
 
 
 def _lengths(ax: Any, lengths: Any, colours: Any) -> None:
