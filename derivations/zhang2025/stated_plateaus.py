@@ -15,7 +15,6 @@ from odekit.claims import Assumption, Check, Claim, Property, Variant, agreement
 from odekit.testing import spectra
 
 from . import plateaus, probes, separate, staircase
-from .pcr import regression
 from .probes import MODELS, NOTE, ROUNDING, Case
 from .stated_separate import packed
 
@@ -333,8 +332,9 @@ def _ranks_hold(case: Case, multiple: int = 1, shift: int = 0) -> Check:
     scale = float(case["scale"])
     model = ok.models.attention_separate(heads=4 if R == 1 else 3, rank=R, dim=4)
     y0 = ok.simulate.initial(model, scale, int(case["seed"]))
-    times = np.concatenate([[0.0], np.geomspace(1.0, 1e4 / scale, 900)])
-    run = probes.solve("separate", y0, times, np.diag(spectrum), N, 1e-6)
+    # Outputs 0.15 percent apart: a brief plateau at a late time must not fall between them.
+    times = np.concatenate([[0.0], np.geomspace(1 / scale, 1e4 / scale, 6000)])
+    run = probes.solve("separate", y0, times, np.diag(spectrum), N, 1e-7)
     best = 1 / (spectrum * separate.shortfall(spectrum, 1.0, N))
     passed = np.einsum("tdd->td", run.value("A")) / best > 0.5
     at = np.where(passed.any(axis=0), run.t[np.argmax(passed, axis=0)], run.t[-1])
@@ -567,6 +567,8 @@ def _context_cases() -> st.SearchStrategy[Case]:
 
 def _context_holds(case: Case, power: float = 0.5) -> Check:
     """Power of N at which predictions approach regression on the context's own components."""
+    from .pcr import regression  # the figure's module, which draws
+
     lam, m, contexts = np.array([1.0, 0.5, 0.2]), int(case["m"]), (100, 1600)
     gaps = []
     for N in contexts:
