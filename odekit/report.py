@@ -43,7 +43,7 @@ table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabu
 th, td { border-bottom: 1px solid var(--line); padding: .28rem .8rem .28rem 0; text-align: left;
   vertical-align: top; }
 th { color: var(--soft); font-weight: 600; } td.number { text-align: right; }
-summary { cursor: pointer; color: var(--accent); margin: .5rem 0; }
+summary { cursor: pointer; color: var(--accent); margin: .5rem 0; } pre { overflow-x: auto; }
 code, pre { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .86rem; }
 @media print { section { break-inside: avoid; } details { display: none; } }
 """
@@ -81,6 +81,14 @@ def write_report(
         f'<span class="soft">{escape(t.title)}</span></li>'
         for t in [*(outcome.target for outcome in outcomes), *kept]
     )
+    papers = dict.fromkeys(t.paper for t in [*(o.target for o in outcomes), *kept])
+    stated = "".join(_claims(paper) for paper in papers)
+    if stated:
+        contents += (
+            '<li><a href="#claims">Claims</a> <span class="soft">what the papers state, and '
+            "whether it holds</span></li>"
+        )
+        sections.append(f'<h2 id="claims">Claims</h2>\n{stated}')
     failures = sum(outcome.error is not None for outcome in outcomes)
     verdict = f'<p class="bad">{failures} of {len(outcomes)} failed.</p>' if failures else ""
     page = (
@@ -134,6 +142,50 @@ def _equation(latex: str) -> str:
     except Exception:  # the converter knows a part of LaTeX and raises errors of many kinds
         shown = f"<code>{escape(latex)}</code>"
     return f'<div class="equation wide">{shown}</div>'
+
+
+def _claims(paper: str) -> str:
+    """Return a paper's statements with the verdicts recorded for them; nothing is recomputed."""
+    try:
+        # Imported here: claims draw on Hypothesis, which no figure needs.
+        from odekit.claims import all_claims, recorded
+
+        claims, known = all_claims(paper), recorded()
+    except Exception as error:  # another's package: whatever it raises must not lose the report
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        return f'<p class="bad">Claims could not be loaded: {escape(reason)}</p>'
+    if not claims:
+        return ""
+    rows = "\n".join(_claim(claim, known.get(claim.id, "not recorded")) for claim in claims)
+    return (
+        f'<section id="claims-{escape(paper)}">\n<h2>{escape(paper)}: claims</h2>\n'
+        '<p class="soft">Verdicts as recorded; '
+        f"<code>odekit claims {escape(paper)}</code> computes them anew.</p>\n{rows}\n</section>"
+    )
+
+
+def _claim(claim: Any, status: str) -> str:
+    parts = [_equation(latex) for latex in claim.equations]
+    if claim.assumes:
+        parts.append(f"<p>Assumes: {escape('; '.join(claim.assumes))}.</p>")
+    if status == "needs assumption":
+        tried = "".join(f"<li>{escape(need.says)}</li>" for need in claim.needs)
+        parts.append(f"<p>Assumptions tried, the weakest first:</p><ul>{tried}</ul>")
+    if claim.correction is not None:
+        parts.append(f"<p>Instead: {escape(claim.correction.says)}</p>")
+        parts += [_equation(latex) for latex in claim.correction.equations]
+    if claim.explanation:
+        parts.append(f"<p>{escape(claim.explanation)}</p>")
+    wrong = "; ".join(variant.says for variant in claim.variants)
+    if wrong:
+        parts.append(f'<p class="soft">Wrong forms that its test refutes: {escape(wrong)}.</p>')
+    if claim.run:
+        parts.append(f"<pre>{escape(claim.run)}</pre>")
+    return (
+        f'<details id="{escape(claim.id)}"><summary><code>{escape(claim.id)}</code> '
+        f"<b>{escape(status)}</b></summary>\n<p>{escape(claim.says)} "
+        f'<span class="soft">({escape(claim.source)})</span></p>\n{"".join(parts)}</details>'
+    )
 
 
 def _provenance(meta: Mapping[str, Any]) -> str:

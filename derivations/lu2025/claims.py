@@ -332,9 +332,7 @@ GENUINE = Claim(
     id="lu2025.genuine-in-context-learning",
     source=f"{_PAPER} ('generalization beyond the scope of pretrained tasks')",
     says="With many pretraining tasks the gap to fresh tasks vanishes, like 1/kappa.",
-    equations=(
-        r"e_{\mathrm{ICL}} - e_{\mathrm{IDG}} \simeq \frac{2q^2}{(1+q)^3}\,\frac1\kappa",
-    ),
+    equations=(r"e_{\mathrm{ICL}} - e_{\mathrm{IDG}} \simeq \frac{2q^2}{(1+q)^3}\,\frac1\kappa",),
     property=Property(_genuine_cases, _genuine_holds),
     assumes=("limit of large dimension", "population training, tau -> infinity"),
     derivation=_proof_of_genuine,
@@ -395,7 +393,8 @@ SCALING = Claim(
     assumes=("fresh tasks, no ridge; finite d by its deterministic equivalent",),
     variants=(
         Variant(
-            "contexts in proportion to d", Property(_scaling_cases, lambda c: _scaling_holds(c, 1.0))
+            "contexts in proportion to d",
+            Property(_scaling_cases, lambda c: _scaling_holds(c, 1.0)),
         ),
         Variant(
             "a context of fixed length",

@@ -275,9 +275,7 @@ STABLE = Claim(
     assumes=("Lambda is invertible",),
     derivation=_proof_of_minimum,
     variants=(
-        Variant(
-            "at half of A*", Property(_stable_cases, lambda c: _stable_holds(c, factor=0.5))
-        ),
+        Variant("at half of A*", Property(_stable_cases, lambda c: _stable_holds(c, factor=0.5))),
         Variant("at -A*", Property(_stable_cases, lambda c: _stable_holds(c, factor=-1.0))),
     ),
     explanation=(
@@ -288,6 +286,7 @@ STABLE = Claim(
 )
 
 # -- one drop ---------------------------------------------------------------------------------
+
 
 def drops(kind: str, run: Any) -> int:
     """Count drops of a run's loss by `staircase` (depth one decade of the speed)."""
@@ -417,7 +416,7 @@ def _white_holds(case: Case, rate: float = 1.0, shift: int = 0) -> Check:
 
 
 def _generic_holds(case: Case, factor: float = 1.0, shift: int = 0) -> Check:
-    """sigma = tr A/D from any small start, at the stated half-rise time."""
+    """Sigma = tr A/D from any small start, at the stated half-rise time."""
     D, N = int(case["D"]), int(case["N"])
     y0 = _white_start(case)
     middle = merged.half_rise(D, N + shift, factor * merged.growing_mode(y0))

@@ -49,7 +49,7 @@ def _scalar_holds(case: Case, shift: int = 0, power: int = 5, alike: bool = Fals
     for h in copies:
         state["v"][h] = s
         state["K"][h, 0] = state["Q"][h, 0] = s * e
-    if others == "small" and H > m + 1:
+    if others == "small" and m + 1 < H:
         state["v"][m + 1] = 0.1
         state["K"][m + 1, 0] = state["Q"][m + 1, 0] = 0.1 * e
     if others == "turned":
@@ -392,7 +392,9 @@ GROWTH = Claim(
     property=Property(_growth_cases, _growth_holds),
     derivation=probes.proof(plateaus.within_a_head),
     variants=(
-        Variant("lambda instead of lambda^2", Property(_growth_cases, lambda c: _growth_holds(c, 1))),
+        Variant(
+            "lambda instead of lambda^2", Property(_growth_cases, lambda c: _growth_holds(c, 1))
+        ),
         Variant(
             "without the value weight",
             Property(_growth_cases, lambda c: _growth_holds(c, value=False)),
@@ -524,9 +526,7 @@ PCR = Claim(
     id="zhang2025.pcr",
     source=f"{NOTE}, 'ATTN_S gradually implements principal component regression'",
     says="At plateau m the layer regresses on the m leading eigenvectors: A = sum e e^T/lambda_d.",
-    equations=(
-        r"\hat y_q = x_q^\top\sum_{d\le m}\frac{e_de_d^\top}{\lambda_d}\,\beta",
-    ),
+    equations=(r"\hat y_q = x_q^\top\sum_{d\le m}\frac{e_de_d^\top}{\lambda_d}\,\beta",),
     property=Property(_components, _pcr_holds),
     needs=(
         Assumption(
@@ -542,7 +542,8 @@ PCR = Claim(
             Property(lambda: _components((10**12,)), lambda c: _pcr_holds(c, "twice")),
         ),
         Variant(
-            "1/lambda^2", Property(lambda: _components((10**12,)), lambda c: _pcr_holds(c, "squared"))
+            "1/lambda^2",
+            Property(lambda: _components((10**12,)), lambda c: _pcr_holds(c, "squared")),
         ),
     ),
     explanation=(
@@ -595,9 +596,7 @@ CONTEXT = Claim(
     id="zhang2025.pcr-on-context",
     source=f"{NOTE}, principal component regression, read on the context's own components",
     says="At plateau m predictions approach regression on m components of the context as N^(-1/2).",
-    equations=(
-        r"\operatorname{rms}(\hat y_q - \hat y_q^{\mathrm{PCR}}) \propto N^{-1/2}",
-    ),
+    equations=(r"\operatorname{rms}(\hat y_q - \hat y_q^{\mathrm{PCR}}) \propto N^{-1/2}",),
     property=Property(_context_cases, _context_holds, examples=10),
     assumes=("spectrum 1, .5, .2",),
     variants=(

@@ -16,7 +16,7 @@ from odekit.claims import Assumption, Check, Claim, Property, Variant, agreement
 from odekit.testing import spectra
 
 from . import probes, separate
-from .probes import MODELS, NOTE, ROUNDING, Case, covariance
+from .probes import MODELS, NOTE, ROUNDING, Case
 from .statement import body, named
 
 Array = NDArray[np.float64]
@@ -91,9 +91,9 @@ def packed(A: Array, H: int, R: int) -> probes.State:
     for place, mode in enumerate(learned):
         head, pair = place // R, place % R
         state["v"][head] = 1.0
-        state["K"][head, pair] = state["Q"][head, pair] = np.sqrt(strengths[mode]) * vectors[
-            :, mode
-        ]
+        state["K"][head, pair] = state["Q"][head, pair] = (
+            np.sqrt(strengths[mode]) * vectors[:, mode]
+        )
     return state
 
 
@@ -319,9 +319,7 @@ LOSSES = Claim(
     derivation=probes.proof(separate.plateau_losses),
     variants=(
         Variant("N off by one", Property(_plateaus, lambda c: _loss_holds(c, "N"))),
-        Variant(
-            "c_d not inverted", Property(_plateaus, lambda c: _loss_holds(c, "not inverted"))
-        ),
+        Variant("c_d not inverted", Property(_plateaus, lambda c: _loss_holds(c, "not inverted"))),
         Variant("sum to m - 1", Property(_plateaus, lambda c: _loss_holds(c, "m - 1"))),
     ),
     explanation=(

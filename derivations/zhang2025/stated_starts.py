@@ -64,12 +64,8 @@ SHORTER = Claim(
     assumes=("small start", "aligned heads of equal size; rank one"),
     derivation=_proof_of_length,
     variants=(
-        Variant(
-            "as 1/v_0^2", Property(_shorter_cases, lambda c: _shorter_holds(c, power=2.0), 5)
-        ),
-        Variant(
-            "not at all", Property(_shorter_cases, lambda c: _shorter_holds(c, power=0.0), 5)
-        ),
+        Variant("as 1/v_0^2", Property(_shorter_cases, lambda c: _shorter_holds(c, power=2.0), 5)),
+        Variant("not at all", Property(_shorter_cases, lambda c: _shorter_holds(c, power=0.0), 5)),
     ),
     explanation=(
         "The time to reach a height is the integral of 1/(dv/dt) from v_0 on: starting further up "
@@ -119,7 +115,7 @@ def _proof_of_advance() -> Iterable[Check]:
 MERGED_SHORTER = Claim(
     id="zhang2025.init-shortens-plateau-merged",
     source=f"{NOTE}, figure 6 ('a larger start shortens all plateaus'), merged keys and queries",
-    says="A start larger by a factor f brings merged attention's drop forward by ln(f)/sqrt(D) tau.",
+    says="A start larger by a factor f brings the merged drop forward by ln(f)/sqrt(D) tau.",
     equations=(r"t_{1/2}(w) - t_{1/2}(fw) \to \frac{\tau\ln f}{\sqrt D}\quad(w\to0)",),
     property=Property(_merged_cases, _merged_shorter, examples=15),
     assumes=("Lambda = I, balanced aligned small start",),
