@@ -220,7 +220,7 @@ def strengths(run: Any, rate: float, params: Any) -> Any:
 
 def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
     """Draw modes under decay with training, the effect of eta, and the gradient's noise."""
-    figure, (left, middle, right) = ok.plot.panels(1, 3)
+    figure, (left, middle, right) = ok.plot.panels(1, 3, height=2.4)
     loss, flow = at_one_rate()
     numbers: dict[str, Any] = {"strengths": STRENGTHS.tolist(), "decay": DECAY, "rates": []}
     end = 25.0
@@ -237,8 +237,8 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
             left.axhline(max(0.0, STRENGTHS[k] - DECAY), color=colour, lw=0.6, ls=":")
         left.set_xlabel(r"time ($\tau$)")
         left.set_ylabel("mode strength")
-        left.set_ylim(top=2.3)
-        left.legend(fontsize=6, ncol=2)
+        left.set_ylim(top=2.6)
+        left.legend(fontsize=6, ncol=2, columnspacing=1.0, loc="upper center")
         numbers["modes"] = {
             "t": times.tolist(), "flow": modes.tolist(), "sgd_t": t.tolist(), "sgd": dots.tolist(),
             "rest": np.maximum(0.0, STRENGTHS - DECAY).tolist(),
@@ -252,7 +252,7 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
             middle.plot(times, modes[:, 1], color=colour, label=f"{rate:g}")
             numbers["rates"].append({"eta": rate, "mode": modes[:, 1].tolist()})
         middle.set_xlabel(r"time $\sqrt{\eta}\, t$ ($\tau$)")
-        middle.set_ylabel("strength of the mode s = 1.2")
+        middle.set_ylabel("mode strength, $s = 1.2$")
         middle.set_xlim(0, 12)
         middle.legend(title=r"$\eta$, $\gamma = 0$", title_fontsize=7, fontsize=6)
         progress("measures the noise")
@@ -262,7 +262,8 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
         numbers,
         "(a) Weight decay gamma = 0.3: the flow (lines) and SGD on correlated rows (dots); a mode "
         "rests at s - gamma, or is not learned where s < gamma (dotted). (b) Layers with rates 1 "
-        "and eta: a mode escapes at the geometric mean of the rates, sqrt(eta). (c) Variance of a "
+        "and eta: a mode escapes at the geometric mean of the rates, sqrt(eta), so the curves "
+        "differ by the start's share in the growing direction alone. (c) Variance of a "
         "batch's gradient over that of one row, rows correlated by rho: tr C^2 / n^2 (lines) and "
         "as drawn (dots).",
         (
@@ -293,5 +294,5 @@ def _noise(ax: Any, numbers: Any, size: int) -> None:
                 {"n": count, "rho": float(rho[k]), "theory": theory[k], "measured": seen}
             )
     ax.set_xlabel(r"correlation of rows $\rho$")
-    ax.set_ylabel("variance of the gradient, of one row's")
+    ax.set_ylabel("variance of the gradient")
     ax.legend(fontsize=6)
