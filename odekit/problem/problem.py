@@ -244,6 +244,9 @@ def _start(document: Mapping[str, Any], flow: VectorField) -> dict[str, Array]:
         raise InputError(f"The seed is a whole number of at least 0, got {seed!r}.")
     if not isinstance(scale, int | float) or not np.isfinite(scale) or scale < 0:
         raise InputError(f"The scale of the start is a number of at least 0, got {scale!r}.")
+    values = {name: read_value(name, value) for name, value in given.items()}
+    if all(name in given for name in flow.state_names):
+        return values
     generator = np.random.default_rng(seed)
     drawn = {}
     for name, shape in _state_shapes(flow).items():
@@ -254,7 +257,7 @@ def _start(document: Mapping[str, Any], flow: VectorField) -> dict[str, Array]:
                     f"State {name} has the open size {', '.join(unknown)}; give every size."
                 )
             drawn[name] = scale * generator.standard_normal(tuple(int(size) for size in shape))
-    return {**drawn, **{name: read_value(name, value) for name, value in given.items()}}
+    return {**drawn, **values}
 
 
 def _state_shapes(flow: VectorField) -> dict[str, tuple[Any, ...]]:

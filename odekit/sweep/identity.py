@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import inspect
+import json
 import sys
 import types
 from collections.abc import Mapping
@@ -42,7 +43,11 @@ def content_hash(task: Any, arguments: Mapping[str, Any]) -> str:
     InputError
         For a value whose content cannot be read.
     """
-    return _of(_described(arguments, "arguments"), task_hash(task))
+    try:  # plain values, as from a file, the quick way
+        description: Any = json.dumps(arguments, sort_keys=True)
+    except (TypeError, ValueError):
+        description = _described(arguments, "arguments")
+    return _of(description, task_hash(task))
 
 
 @functools.lru_cache(maxsize=64)
