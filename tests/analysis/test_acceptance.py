@@ -352,3 +352,42 @@ def test_the_published_plateau_is_semistable_with_its_side():
     found = ok.stability(field, {"v": 0.0}, values=values)
     assert found.kind == "semistable"
     assert "v > 0" in found.side
+
+
+@pytest.mark.slow
+def test_fixed_points_in_four_dimensions_in_time():
+    quick = in_time(10.0)
+    found = ok.fixed_points(
+        permuted_separate(), values={"Sigma": np.diag([0.4, 0.3, 0.2, 0.1]), "N_": 31}, of="A",
+        sizes={"G": 4, "S": 1},
+    )  # fmt: skip
+    assert quick()
+    assert found.complete
+    assert len(found) == 16
+
+
+def test_strengths_of_known_sizes_have_a_closed_form_as_they_are():
+    """A reduced tensor field of two scalars needs no component form to be asked for."""
+    flow = permuted_deep(2)
+    cov = next(p for p in flow.parameters if p.name == "Sigma")
+    V1 = next(s for s in flow.states if s.name == "V1")
+    e = ok.eigenvector("e", of=cov, value=sp.Symbol("lam", positive=True))
+    r, u = (
+        ok.eigenvector(n, of=ok.parameter(f"P{n}", (k, k), symmetric=True))
+        for n, k in (("r", V1.shape[0]), ("u", V1.shape[1]))
+    )
+    a, b, s = ok.weight("a"), ok.weight("b"), ok.parameter("s")
+    outer = "i,j->ij"
+    reduction = ok.reduce(
+        flow,
+        {
+            "V2": a * ok.einsum(outer, e, r),
+            "V1": b * ok.einsum(outer, r, u),
+            "teacher": s * ok.einsum(outer, e, u),
+        },
+    )
+    assert reduction.exact
+    form = ok.closed_form(reduction.field)
+    values = {"lam": 0.8, "s": 1.5}
+    # The reference is integrated to 1e-12 over a rise of four decades.
+    assert form.check(np.linspace(0, 12, 13), {"a": 1e-2, "b": 0.0}, values) < 1e-9
