@@ -76,8 +76,18 @@ class Problem:
     model: Model | None = None
 
     @classmethod
-    def from_mapping(cls, document: Mapping[str, Any], title: str = "problem") -> Problem:
+    def from_mapping(
+        cls, document: Mapping[str, Any], title: str = "problem", *, share: bool = False
+    ) -> Problem:
         """Make a problem from a mapping of the form of a problem file (see `read_problem`).
+
+        Parameters
+        ----------
+        document : mapping
+        title : str
+            Where the document has none.
+        share : bool
+            Whether problems with the same equations share one field, as the runs of a sweep do.
 
         Raises
         ------
@@ -90,7 +100,7 @@ class Problem:
         if "time" not in document:
             raise InputError("A problem needs its time: the end, or a list of output times.")
         params = {name: read_value(name, v) for name, v in _table(document, "parameters").items()}
-        flow, model = _field_of(document, params)
+        flow, model = (_shared_field if share else _field)(document, params)
         solve = _table(document, "solve")
         _check_keys("key in [solve]", solve, _SOLVE)
         for key in ("relative", "absolute"):
@@ -186,27 +196,32 @@ def build_model(name: Any, sizes: Mapping[str, Any]) -> Model:
 
 
 _built: dict[str, tuple[Any, Any]] = {}
-"""Fields by what determines them: the runs of a sweep share one."""
 
 
-def _field_of(
+def _shared_field(
     document: Mapping[str, Any], params: Mapping[str, Any]
 ) -> tuple[VectorField, Model | None]:
+    """Build what a document names once in each process."""
     keys = ("model", "sizes", "equations", "loss")
     content = repr(
-        [[document.get(key) for key in keys], [(n, np.ndim(v)) for n, v in params.items()]]
+        [*(document.get(key) for key in keys), [(n, np.ndim(v)) for n, v in params.items()]]
     )
     if content not in _built:
         if len(_built) >= 64:
             _built.clear()
-        if "model" in document:
-            if "loss" in document:
-                raise InputError("A model brings its own loss; 'loss' goes with [equations].")
-            model = build_model(document["model"], _table(document, "sizes"))
-            _built[content] = model.flow, model
-        else:
-            _built[content] = _own_field(document, params), None
+        _built[content] = _field(document, params)
     return _built[content]
+
+
+def _field(
+    document: Mapping[str, Any], params: Mapping[str, Any]
+) -> tuple[VectorField, Model | None]:
+    if "model" not in document:
+        return _own_field(document, params), None
+    if "loss" in document:
+        raise InputError("A model brings its own loss; 'loss' goes with [equations].")
+    model = build_model(document["model"], _table(document, "sizes"))
+    return model.flow, model
 
 
 def _own_field(document: Mapping[str, Any], params: Mapping[str, Any]) -> VectorField:

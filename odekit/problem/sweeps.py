@@ -69,7 +69,7 @@ def read_sweep(path: Path | str) -> Sweep:
 
     # What is wrong at one point is mostly wrong at all: told before anything runs.
     for point in (points[0], points[-1]):
-        problem = Problem.from_mapping(document_at(base, point), title)
+        problem = Problem.from_mapping(document_at(base, point), title, share=True)
         if options["kind"] == "simulate" and problem.model is None:
             raise InputError("Only a model can be trained; own [equations] have no data.")
     runs = plan.planned(run_document, points, {}, arguments)
@@ -301,7 +301,7 @@ def run_document(
     from odekit.integrate import Limits, Plateau, Tolerance, ensemble, solve
     from odekit.sweep.quantities import ensemble_quantities, solution_quantities
 
-    problem = Problem.from_mapping(document)
+    problem = Problem.from_mapping(document, share=True)
     records = tuple(record)
     if kind == "simulate":
         return solution_quantities(_trained(problem, document, lr, steps, batch), records)
@@ -317,7 +317,7 @@ def run_document(
         starts = []
         for number in range(members):
             random = {**document.get("random", {}), "seed": seed + number}
-            starts.append(Problem.from_mapping({**document, "random": random}).y0)
+            starts.append(Problem.from_mapping({**document, "random": random}, share=True).y0)
         runs = ensemble(compiled, starts, problem.t, problem.params, workers=1, **options)
         return ensemble_quantities(runs)
     events = Plateau(**(plateau or {})) if "plateaus" in records else ()
