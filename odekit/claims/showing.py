@@ -30,6 +30,11 @@ def story(claim: Claim, verdict: Verdict) -> str:
         check = verdict.counterexample.check
         lines += ["", f"Smallest counterexample: {verdict.counterexample.as_dict()['case']}"]
         lines.append(f"    {check.what}: {check.deviation:.6g} where {check.bound:.3g} is allowed")
+    for assumption, failure in verdict.too_weak:
+        lines += ["", f"Not enough: {assumption}", f"    fails at {failure.as_dict()['case']}"]
+    if verdict.status == "needs assumption":
+        how = "is proved" if verdict.proved_under else "passes its test"
+        lines += ["", f"It {how} under the last of its assumptions: {verdict.assumptions[-1]}"]
     if verdict.correction and claim.correction is not None and verdict.corrected is not None:
         lines += ["", f"Instead ({verdict.corrected.status}): {verdict.correction}"]
         lines += [f"    {equation}" for equation in claim.correction.equations]

@@ -53,6 +53,8 @@ class Verdict:
         The smallest one found, as stated.
     evidence : tuple of Check
         Identities and comparisons.
+    too_weak : tuple of (str, Counterexample)
+        Assumptions under which it still fails, each with the smallest case found.
     proved_under : bool
         For "needs assumption": whether the statement is proved under it, or only tested.
     cases : int
@@ -68,6 +70,7 @@ class Verdict:
     correction: str = ""
     counterexample: Counterexample | None = None
     evidence: tuple[Check, ...] = ()
+    too_weak: tuple[tuple[str, Counterexample], ...] = ()
     proved_under: bool = False
     cases: int = 0
     seconds: float = field(default=0.0, compare=False)
@@ -84,6 +87,7 @@ class Verdict:
                 None if self.counterexample is None else self.counterexample.as_dict()
             ),
             "evidence": [check.as_dict() for check in self.evidence],
+            "too_weak": [{"assumption": n, **c.as_dict()} for n, c in self.too_weak],
             "proved_under": self.proved_under,
             "cases": self.cases,
             "seconds": round(self.seconds, 3),
@@ -172,9 +176,11 @@ def judge(claim: Claim, *, quick: bool = False) -> Verdict:
         )
     corrected = None if claim.correction is None else judge(claim.correction, quick=quick)
     correction = "" if claim.correction is None else claim.correction.says
+    too_weak: list[tuple[str, Counterexample]] = []
     for need in claim.needs:
         exception, tried = find_counterexample(need.property, quick=quick)
         if exception is not None:
+            too_weak.append((need.says, exception))
             continue
         proofs = _run(need.derivation)
         return Verdict(
@@ -185,6 +191,7 @@ def judge(claim: Claim, *, quick: bool = False) -> Verdict:
             correction=correction,
             counterexample=found,
             evidence=(found.check, *proofs, *_worst(tried)),
+            too_weak=tuple(too_weak),
             proved_under=bool(proofs) and all(c.passes and c.exact for c in proofs),
             cases=len(made) + len(tried),
             seconds=time.perf_counter() - started,
@@ -197,6 +204,7 @@ def judge(claim: Claim, *, quick: bool = False) -> Verdict:
         correction=correction,
         counterexample=found,
         evidence=(found.check, *identities),
+        too_weak=tuple(too_weak),
         cases=len(made),
         seconds=time.perf_counter() - started,
     )
@@ -213,9 +221,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return _plain(value.tolist())
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
     if isinstance(value, np.generic):
-        return value.item()
+        return _plain(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)  # strict JSON has no literal for it
     return value if isinstance(value, str | int | float | bool | None) else str(value)
