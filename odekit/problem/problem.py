@@ -206,11 +206,12 @@ def _shared_field(
     content = repr(
         [*(document.get(key) for key in keys), [(n, np.ndim(v)) for n, v in params.items()]]
     )
-    if content not in _built:
+    found = _built.get(content)  # asked once: another thread may clear the memory
+    if found is None:
         if len(_built) >= 64:
             _built.clear()
-        _built[content] = _field(document, params)
-    return _built[content]
+        found = _built[content] = _field(document, params)
+    return found
 
 
 def _field(

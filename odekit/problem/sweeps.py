@@ -272,12 +272,13 @@ def _compiled_for(problem: Problem, y0: Mapping[str, Any]) -> Any:
     field: Any = problem.field
     sizes = field.infer_sizes(y0, problem.params, {})
     key = (id(field), *sorted((str(name), size) for name, size in sizes.items()))
-    if key not in _compiled:
+    found = _compiled.get(key)  # asked once: another thread may clear the memory
+    if found is None:
         if len(_compiled) >= 64:
             _compiled.clear()
         # The field is kept beside it: its id must not be given to another.
-        _compiled[key] = (compile_field(field, sizes), field)
-    return _compiled[key][0]
+        found = _compiled[key] = (compile_field(field, sizes), field)
+    return found[0]
 
 
 def run_document(
