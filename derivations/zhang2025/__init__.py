@@ -1,7 +1,8 @@
 """Training dynamics of in-context learning in linear attention (Zhang et al., ICML 2025).
 
 arXiv:2501.16265. The derivation reads in the order loss, merged, linear_networks, separate,
-plateaus, lazy (`steps.STEPS`); the figures are fig1, fig3, fig4, fig6 and pcr.
+plateaus, lazy (`steps.STEPS`); the figures are fig1, fig3, fig4, fig6 and pcr, and,
+beyond the main ones, fig5 (softmax) and icl_iwl (mixtures of tasks).
 The table of statements is in derivations/README.md.
 """
 
@@ -16,4 +17,7 @@ TARGETS = tuple(
         ("fig6", "Scale of the start: from plateaus to exponential decay"),
         ("pcr", "Principal component regression in context"),
     )
+) + (
+    Target("zhang2025/fig5", "Softmax attention: one drop and several", f"{__name__}.fig5"),
+    Target("zhang2025/icl-iwl", "In-context and in-weight sequences", f"{__name__}.icl_iwl"),
 )
