@@ -128,7 +128,7 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
     params, end = {"Lambda": np.diag(SPECTRUM)}, 50.0
     times = np.linspace(0, end, 401)
     progress("integrates")
-    run = ok.solve(flow, y0, times, params)
+    run: Any = ok.solve(flow, y0, times, params)
     progress("trains")
     t, sgd = trained(loss, y0, params, end, lr=0.01, batch=16 if quick else 64, save=80)
     strength = np.einsum("tdk,tkd->td", run["W2"], run["W1"])

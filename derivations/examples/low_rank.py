@@ -127,7 +127,7 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
         for rank, colour in zip((1, 2, 4), ok.plot.sequence(3), strict=True):
             progress(f"rank {rank}")
             y0, params = problem(rank, 1e-3)
-            run = ok.solve(flow, y0, times, params)
+            run: Any = ok.solve(flow, y0, times, params)
             t, sgd = trained(loss, y0, params, end, lr=0.004, batch=16 if quick else 64)
             # The exact loss along training: a batch's own would show its draw.
             exact = [flow.loss_value({n: sgd[n][k] for n in y0}, params) for k in range(len(sgd.t))]

@@ -215,7 +215,7 @@ def _mixture(ax: Any, numbers: Any, quick: bool, progress: Callable[[str], None]
             "Lambda": np.diag(SPECTRUM), "M1": np.diag([3.0, 0.1, 0.1]),
             "M2": np.diag([0.1, 0.1, 3.0]), "s2": NOISE, "p": p, "N": CONTEXT,
         }  # fmt: skip
-        run = ok.solve(flow, y0, times, params)
+        run: Any = ok.solve(flow, y0, times, params)
         t, sgd = trained(loss, y0, params, end, lr=0.01, batch=16 if quick else 64)
         exact = [flow.loss_value({n: sgd[n][k] for n in y0}, params) for k in range(len(sgd.t))]
         ax.plot(times, run.loss, color=colour, label=f"$p={p:g}$")
