@@ -16,7 +16,6 @@ from scipy.signal import find_peaks
 import odekit as ok
 import odekit.plot as pictures
 from odekit.reproduce import Picture
-from odekit.solution import Solution
 
 Array = NDArray[np.float64]
 
@@ -127,7 +126,7 @@ def draw(quick: bool, progress: Callable[[str], None]) -> Picture:
     )
 
 
-def trained(kind: str, seed: int, count: int) -> Solution:
+def trained(kind: str, seed: int, count: int) -> ok.Solution:
     """Train one softmax layer; weights and sequences depend on the seed."""
     chosen = SETTINGS[kind]
     sizes = {"heads": chosen["heads"], "dim": 4, "blocks": "all"}
@@ -147,7 +146,7 @@ def trained(kind: str, seed: int, count: int) -> Solution:
     )
 
 
-def _row(kind: str, seed: int, run: Solution, found: list[dict[str, float]]) -> dict[str, Any]:
+def _row(kind: str, seed: int, run: ok.Solution, found: list[dict[str, float]]) -> dict[str, Any]:
     assert run.loss is not None
     return {
         "kind": kind,
