@@ -8,7 +8,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DERIVATIONS = sorted((ROOT / "derivations").rglob("*.py"))
 PUBLIC = {"odekit", "odekit.reproduce"} | {
-    f"odekit.{room}" for room in ("claims", "models", "plot", "simulate", "sweep", "testing", "theory")
+    f"odekit.{room}"
+    for room in ("claims", "models", "plot", "simulate", "sweep", "testing", "theory")
 }
 VAGUE = {"utils", "util", "helpers", "helper", "common", "core", "base", "misc"}
 
