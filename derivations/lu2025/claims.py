@@ -7,7 +7,7 @@ Errors: ICL on a fresh task, IDG on a task of the pretraining pool.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from odekit.simulate import ridge_experiment
 from odekit.theory import finite_equivalent, learning_curve
 
 Array = NDArray[np.float64]
-Case = dict[str, Any]
+Case = Mapping[str, Any]
 
 _PAPER = "Lu et al. 2025 (arXiv:2405.11751), abstract"
 _FORMULA = "rounding of the closed form"

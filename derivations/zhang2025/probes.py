@@ -32,7 +32,10 @@ class _Flows(dict[str, Any]):
     """The models with symbolic sizes, each derived at first use."""
 
     def __missing__(self, name: str) -> Any:
-        make = {"merged": ok.models.attention_merged, "separate": ok.models.attention_separate}
+        make: dict[str, Any] = {
+            "merged": ok.models.attention_merged,
+            "separate": ok.models.attention_separate,
+        }
         self[name] = make[name]()
         return self[name]
 
@@ -68,7 +71,7 @@ def weights(
     """Weights of a layer, entries up to 2."""
     H = draw(st.integers(*heads))
     R = draw(st.integers(1, ranks)) if kind == "separate" else 1
-    shapes = {"v": (H,)}
+    shapes: dict[str, tuple[int, ...]] = {"v": (H,)}
     shapes |= {"U": (H, dim, dim)} if kind == "merged" else {"K": (H, R, dim), "Q": (H, R, dim)}
     return {
         name: np.array(draw(tenths(int(np.prod(shape))))).reshape(shape)
@@ -186,14 +189,20 @@ def rests(like: Mapping[str, Any], L: Array, N: float, seed: int, starts: int) -
     """Zeros of the rates, searched for from random starts."""
     from scipy.optimize import least_squares
 
+    def residual(x: Array) -> Array:
+        return flat(rates(shaped(x, like), L, N))
+
+    def slope(x: Array) -> Array:
+        return jacobian(shaped(x, like), L, N)
+
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(starts):
         y = rng.uniform(0.3, 2.0) * rng.standard_normal(len(flat(like)))
         end = least_squares(
-            lambda x: flat(rates(shaped(x, like), L, N)),
+            residual,
             y,
-            lambda x: jacobian(shaped(x, like), L, N),
+            slope,
             xtol=1e-15,
             ftol=1e-15,
             gtol=1e-15,
@@ -208,5 +217,5 @@ def solve(
     kind: str, y0: State, times: Any, L: Array, N: float, relative: float | None = None
 ) -> Any:
     """Integrate the flow of a parametrization."""
-    more = {} if relative is None else {"tolerance": ok.Tolerance(relative=relative)}
-    return ok.solve(MODELS[kind].flow, y0, times, {"Lambda": L, "N": N}, **more)
+    tolerance = None if relative is None else ok.Tolerance(relative=relative)
+    return ok.solve(MODELS[kind].flow, y0, times, {"Lambda": L, "N": N}, tolerance=tolerance)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ def _prediction_claim(kind: str, cases: Any, equation: str, weights: str) -> Cla
             "the value matrix reads labels only, keys and queries read tokens only",
         ),
         variants=tuple(
-            Variant(says, Property(cases, lambda c, k=wrong: _prediction_holds(c, **k)))
+            Variant(says, Property(cases, partial(_prediction_holds, **wrong)))
             for says, wrong in _PREDICTION_VARIANTS
         ),
         explanation=(
