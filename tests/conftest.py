@@ -12,6 +12,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+# Before NumPy is imported: on shared cores BLAS threads make small products many times slower.
+for _name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
 _CACHES = ("ODEKIT_CACHE_DIR", "NUMBA_CACHE_DIR")
 
 # Compilation inside a test makes its first example slow, which is no fault of the test.
