@@ -71,6 +71,8 @@ def find_pattern(rate: sp.Expr, x: sp.Symbol) -> Pattern:
 def _powers(rate: sp.Expr, x: sp.Symbol) -> dict[Any, sp.Expr] | None:
     """Coefficients by exponent, when the rate is a sum of powers of x."""
     found: dict[Any, sp.Expr] = {}
+    if rate == 0:
+        return found
     for term in sp.Add.make_args(sp.expand(rate)):
         coefficient, power = term.as_independent(x, as_Add=False)
         base, exponent = power.as_base_exp()

@@ -516,7 +516,7 @@ def rate_functions(
         return lambda y: np.array(rates(y), dtype=float), differences
     jacobian = sp.lambdify(
         [system.states],
-        [sp.diff(r, s) for r in system.rates for s in system.states],
+        system.slopes(),
         "numpy",
         cse=True,
     )

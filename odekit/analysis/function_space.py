@@ -25,7 +25,7 @@ from odekit.analysis.scalar_system import ScalarSystem
 from odekit.analysis.tensor_system import component_system, read_sizes, split_values
 from odekit.analysis.weight_lift import WeightLift, rank_bound
 from odekit.errors import InputError, unknown_name
-from odekit.field.components import component_array
+from odekit.field.components import check_values, component_array
 from odekit.tensor import Tensor, TensorExpr, einsum, identity, parameter, partial_derivative
 
 __all__ = ["fixed_points_of"]
@@ -101,6 +101,7 @@ class _FunctionSpace:
     ) -> None:
         self.field, self.tensor, self.equations = field, tensor, equations
         self.values = dict(values)
+        check_values(field, self.values)
         self.numbers = self._numbers(sizes)
         self.shape = tuple(self._size(s) for s in tensor.shape)
         self.weights = WeightLift(field, tensor, self.numbers)

@@ -18,7 +18,7 @@ from odekit.analysis.expressions import polynomial_atoms
 from odekit.analysis.scalar_system import ScalarSystem
 from odekit.analysis.tensor_system import flatten, read_sizes, split_values, unflatten
 from odekit.errors import InputError
-from odekit.tensor.evaluation import Bindings
+from odekit.tensor.evaluation import Bindings, read_array
 
 __all__ = ["LocalField", "local_scalar", "local_tensor"]
 
@@ -97,12 +97,12 @@ def local_scalar(system: ScalarSystem, point: Any) -> LocalField:
     ):
         names = ", ".join(map(str, system.parameters))
         raise InputError(f"No value for parameter {names}; pass it in values=.")
-    flat = np.array([float(v) for v in system.pack(point)])
+    flat = read_array(system.pack(point), "The point")
     count = flat.size
     rates = sp.lambdify([system.states], list(system.rates), "numpy", cse=True)
     slopes = sp.lambdify(
         [system.states],
-        [sp.diff(r, s) for r in system.rates for s in system.states],
+        system.slopes(),
         "numpy",
         cse=True,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from odekit.analysis.expressions import (
     radical_degrees,
 )
 from odekit.errors import InputError, unknown_name
+from odekit.tensor.evaluation import read_scalar_symbol
 
 __all__ = ["ModularSample", "ScalarSystem", "bind_values", "is_scalar_field", "read_system"]
 
@@ -104,6 +105,17 @@ class ScalarSystem:
             )
         return [values[s] for s in self.states]
 
+    def slopes(self, rates: Sequence[sp.Expr] | None = None) -> list[sp.Expr]:
+        """Derivatives of the rates by each state, row by row; states are real numbers."""
+        # SymPy leaves the derivative of abs(x) open unless x is declared real.
+        real = {s: sp.Dummy(s.name, real=True) for s in self.states}
+        back = {dummy: s for s, dummy in real.items()}
+        return [
+            sp.diff(r.xreplace(real), real[s]).xreplace(back)
+            for r in (self.rates if rates is None else rates)
+            for s in self.states
+        ]
+
     def unpack(self, flat: Any) -> dict[str, np.ndarray[Any, Any]]:
         """Named float arrays of flat values."""
         place = {s: i for i, s in enumerate(self.states)}
@@ -119,6 +131,8 @@ def bind_values(
     """Turn ``values=`` (by name or symbol, numbers or arrays) into symbol -> exact number."""
     bound: dict[sp.Symbol, sp.Expr] = {}
     by_name = {p.name: p for p in parameters}
+    if values is not None and not isinstance(values, Mapping):
+        raise InputError(f"values= must be a mapping from name to number, got {values!r:.60}.")
     for key, value in (values or {}).items():
         name = key.name if hasattr(key, "name") else str(key)
         if name in groups:
@@ -128,6 +142,8 @@ def bind_values(
                 raise InputError(f"Parameter {name} has shape {shape}, got {array.shape}.")
             for symbol, entry in zip(symbols, array.ravel(), strict=True):
                 number = exact_number(entry)
+                if not number.free_symbols:
+                    read_scalar_symbol(symbol, entry)
                 # A symmetric array names a symbol twice; rounding may tell the two apart.
                 if symbol in bound and abs(float(bound[symbol] - number)) > 1e-12 * (
                     1 + abs(float(number))
@@ -138,8 +154,10 @@ def bind_values(
             if np.ndim(value):
                 raise InputError(f"Parameter {name} is a scalar, got shape {np.shape(value)}.")
             bound[by_name[name]] = exact_number(value)
+            if not bound[by_name[name]].free_symbols:
+                read_scalar_symbol(by_name[name], value)
         else:
-            raise unknown_name("parameter", name, [*groups, *by_name])
+            raise unknown_name("parameter", name, dict.fromkeys([*groups, *by_name]))
     return bound
 
 

@@ -24,7 +24,8 @@ __all__ = [
 
 def split_values(field: Any, values: Mapping[Any, Any]) -> dict[str, Any]:
     """Values by name, from keys that are names, symbols or tensors."""
-    return {getattr(key, "name", str(key)): value for key, value in values.items()}
+    named: dict[str, Any] = field.read_names(values, "values")
+    return named
 
 
 def read_sizes(

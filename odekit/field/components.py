@@ -13,6 +13,13 @@ from odekit.field.scalar_field import Group, ScalarField
 from odekit.field.tensor_field import TensorField
 from odekit.tensor import Tensor, TensorExpr
 from odekit.tensor.coefficient import from_number, to_sympy
+from odekit.tensor.evaluation import (
+    check_semidefinite,
+    check_symmetry,
+    match_sizes,
+    read_array,
+    read_scalar_symbol,
+)
 
 Components = Any  # ndarray of SymPy objects
 
@@ -68,6 +75,7 @@ def component_field(
         arrays[tensor] = entry_symbols(tensor, shape, tensor.name)
         groups = state_groups if tensor in field.states else parameter_groups
         groups[tensor.name] = (shape, tuple(arrays[tensor].reshape(-1)))
+    check_values(field, values)
     numbers = {**known, **_scalars(field, values)}
     open_symbols = tuple(s for s in field.symbols if s not in numbers)
     for symbol in open_symbols:
@@ -106,6 +114,33 @@ def component_field(
         parameter_groups,
         field.uniform and loss is not None,
     )
+
+
+def check_values(field: TensorField, values: Mapping[str, Any]) -> None:
+    """Refuse numbers that a parameter or a size cannot have; symbolic values pass.
+
+    Raises
+    ------
+    InputError
+        For a wrong shape, an array that breaks a declared symmetry, a covariance that is not
+        positive semidefinite, and a size that is not a positive whole number.
+    """
+    tensors = {t.name: t for t in field.parameters}
+    scalars = {str(s): s for s in (*field.size_symbols, *field.symbols)}
+    sizes: dict[sp.Symbol, int] = {}
+    for name, value in values.items():
+        entries = np.asarray(value, dtype=object).ravel()
+        if any(isinstance(e, sp.Basic) and e.free_symbols for e in entries):
+            continue
+        if name in tensors:
+            tensor = tensors[name]
+            array = read_array(value, name)
+            match_sizes(tensor.shape, array.shape, name, sizes)
+            check_symmetry(array, tensor.symmetric_groups, name)
+            if tensor in field.covariances:
+                check_semidefinite(array, name)
+        elif name in scalars:
+            read_scalar_symbol(scalars[name], value)
 
 
 Bodies = list[tuple[Components, Components]]

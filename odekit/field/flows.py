@@ -50,6 +50,8 @@ def gradient_flow(
             raise InputError(
                 f"the loss does not depend on {getattr(tensor, 'name', tensor)}; it has: {known}"
             )
+    if len(set(states)) < len(states):
+        raise InputError("weights= names a weight twice; give each once")
     if not states:
         raise InputError("the loss depends on no weight; declare one with ok.weight")
     _check_names(expression, states)
@@ -123,6 +125,11 @@ def _check_names(expression: TensorExpr, states: list[Tensor]) -> None:
             continue
         if seen.setdefault(tensor.name, tensor) is not tensor:
             raise InputError(f"two different tensors are called {tensor.name}; rename one")
+    # A size and a tensor would share the one number passed by that name.
+    sizes = {s.name for t in seen.values() for axis in t.shape for s in axis.free_symbols}
+    sizes |= {str(s) for s in expression.symbols(deep=True) if s.is_integer}
+    for name in sorted(sizes & set(seen)):
+        raise InputError(f"a tensor and a size are both called {name}; rename one")
 
 
 def _read_scales(time_scale: Any, states: list[Tensor]) -> dict[Tensor, sp.Expr]:

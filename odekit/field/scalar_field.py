@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
+from sympy.concrete.expr_with_limits import ExprWithLimits
 
 from odekit.errors import InputError
 from odekit.field.vector_field import Array, VectorField
@@ -99,11 +100,13 @@ class ScalarField(VectorField):
     def _flat(
         self, state: Mapping[str, Any], params: Mapping[str, Any] | None
     ) -> tuple[Array, Array]:
+        state = self.read_names(state, "states")
+        values = self.read_names(params, "parameters")
         self.check_state_names(state)
-        self.check_parameter_names(params or {}, set())
+        self.check_parameter_names(values, set())
         return (
             self.flatten(state, self.state_groups),
-            self.flatten(params or {}, self.parameter_groups),
+            self.flatten(values, self.parameter_groups),
         )
 
     def evaluate(
@@ -154,7 +157,7 @@ class ScalarField(VectorField):
 
 def vector_field(
     rates: Mapping[sp.Symbol, Any],
-    parameters: Iterable[sp.Symbol] = (),
+    parameters: Iterable[sp.Symbol] | sp.Symbol = (),
     loss: Any = None,
 ) -> ScalarField:
     """A field of scalar SymPy states from a user's own equations.
@@ -184,7 +187,7 @@ def vector_field(
     for state in rates:
         if not isinstance(state, sp.Symbol):
             raise InputError(f"state {state!r} is not a SymPy symbol")
-    declared = tuple(parameters)
+    declared = (parameters,) if isinstance(parameters, sp.Symbol) else tuple(parameters)
     for symbol in declared:
         if not isinstance(symbol, sp.Symbol):
             raise InputError(f"parameter {symbol!r} is not a SymPy symbol")
@@ -221,6 +224,11 @@ def _read_expression(value: Any, what: str) -> sp.Expr:
         raise InputError(f"{what} is {value!r}; give a SymPy expression") from None
     if not isinstance(expression, sp.Expr) or expression.has(sp.nan, sp.zoo, sp.oo, sp.I):
         raise InputError(f"{what} is {expression}; give a finite real SymPy expression")
+    if isinstance(expression, sp.MatrixBase | sp.MatrixExpr):
+        raise InputError(f"{what} is a matrix; give a scalar SymPy expression")
+    unevaluated = sorted(expression.atoms(ExprWithLimits), key=str)
+    if unevaluated:
+        raise InputError(f"{what} holds {unevaluated[0]}; evaluate it, as in .doit()")
     return expression
 
 

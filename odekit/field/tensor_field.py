@@ -166,7 +166,8 @@ class TensorField(VectorField):
 
     def bind(self, state: Mapping[str, Any], params: Mapping[str, Any] | None = None) -> Bindings:
         """Check names, shapes, symmetry and positivity, and bind numbers."""
-        values = dict(params or {})
+        values = self.read_names(params, "parameters")
+        state = self.read_names(state, "states")
         self.check_state_names(state)
         self.check_parameter_names(values, {str(s) for s in self.size_symbols})
         values = {k: v for k, v in values.items() if k not in self.constants}

@@ -63,6 +63,15 @@ class VectorField(ABC):
     def _repr_latex_(self) -> str:
         return f"$\\displaystyle {self.latex()}$"
 
+    @staticmethod
+    def read_names(values: Mapping[Any, Any] | None, what: str) -> dict[str, Any]:
+        """Numbers by name, from keys that are names, symbols or tensors."""
+        if values is not None and not isinstance(values, Mapping):
+            raise InputError(
+                f"The {what} must be a mapping from name to array, got {type(values).__name__}."
+            )
+        return {str(getattr(k, "name", k)): value for k, value in (values or {}).items()}
+
     def check_state_names(self, state: Mapping[str, Any]) -> None:
         """Refuse unknown or missing states, listing the right ones."""
         for name in state:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from numbers import Real
 from typing import Any
 
 from odekit.errors import InputError
@@ -36,6 +37,8 @@ class Gaussian(Tensor):
                 continue
             matrix = as_expression(value)
             if matrix.rank == 0:
+                if isinstance(value, Real) and value < 0:
+                    raise InputError(f"variance of {name} is {value}; it must not be negative")
                 self.variance = self.variance * matrix
             elif axis >= 0:
                 axes[axis] = self._read_matrix(value, matrix, axis)

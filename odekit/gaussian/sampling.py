@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -53,9 +54,14 @@ def sample(
             raise InputError(f"sample draws Gaussian tensors, not {tensor!r}")
     if len({t.name for t in chosen}) < len(chosen):
         raise InputError("sample: two tensors share a name; give them different names")
-    if size is not None and (isinstance(size, bool) or size < 1 or size != int(size)):
-        raise InputError(f"sample: size is {size}; give a positive integer or None")
-    generator = np.random.default_rng(seed)
+    count: Any = size
+    whole = not isinstance(count, bool) and isinstance(count, Integral)
+    if count is not None and not (whole and count >= 1):
+        raise InputError(f"sample: size is {size!r}; give a positive integer or None")
+    try:
+        generator = np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise InputError(f"sample: seed is {seed!r}; give a whole number of at least 0") from None
     parts = [
         e for t in chosen for e in (*(m for m in t.axis_covariance if m is not None), t.variance)
     ]
@@ -68,7 +74,12 @@ def sample(
     result = {}
     for tensor in chosen:
         shape = tuple(bindings.size(s) for s in tensor.shape)
-        draw = generator.standard_normal(((size,) if size is not None else ()) + shape)
+        try:
+            draw = generator.standard_normal(((size,) if size is not None else ()) + shape)
+        except (MemoryError, ValueError):
+            raise InputError(
+                f"sample: {tensor.name} of shape {shape} does not fit in memory; draw fewer"
+            ) from None
         variance = float(bindings.evaluate(tensor.variance))
         if variance < 0:
             raise InputError(f"variance of {tensor.name} is {variance:g}; it must not be negative")

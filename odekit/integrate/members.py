@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -95,8 +96,13 @@ def ensemble(
     """
     refuse_unknown(unknown, (*OPTIONS, "workers", "executor"))
     started = time.perf_counter()
-    if workers is not None and workers < 1:
+    asked: Any = workers
+    if asked is not None and not (isinstance(asked, Integral) and int(asked) >= 1):
         raise InputError(f"workers must be at least 1, got {workers!r}.")
+    if executor is not None and not hasattr(executor, "submit"):
+        raise InputError(
+            f"executor must be a concurrent.futures executor, got {type(executor).__name__}."
+        )
     pairs = read_members(members, params or {})
     compiled = compiled_for(field, *pairs[0], sizes, effort="full")
     for number, (y0, own) in enumerate(pairs):

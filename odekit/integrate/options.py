@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,26 @@ SHARE = 1e-8
 """Absolute over relative tolerance times initial scale. With 1, Robertson's third species (1e-11
 of the scale at the first output) is off by its own size and Van der Pol's slow velocity by 2e-6;
 with 1e-8 both are below 1e-7, for 10 to 20 % more steps on the saddle problems."""
+
+
+def _check_numbers(options: object, *names: str) -> None:
+    for name in names:
+        value = getattr(options, name)
+        optional = options.__class__.__dataclass_fields__[name].default is None  # type: ignore[attr-defined]
+        if value is None and optional:
+            continue
+        if not isinstance(value, bool) and isinstance(value, Real):
+            continue
+        raise InputError(f"{type(options).__name__}({name}=...) must be a number, got {value!r}.")
+
+
+def _check_flags(options: object, *names: str) -> None:
+    for name in names:
+        value = getattr(options, name)
+        if not (value is None or isinstance(value, bool | np.bool_)):
+            raise InputError(
+                f"{type(options).__name__}({name}=...) must be True or False, got {value!r}."
+            )
 
 
 @dataclass(frozen=True)
@@ -58,6 +79,10 @@ class Tolerance:
     verify: bool = False
 
     def __post_init__(self) -> None:
+        _check_numbers(self, "relative", "floor")
+        if not isinstance(self.absolute, Mapping):
+            _check_numbers(self, "absolute")
+        _check_flags(self, "verify")
         if self.relative is not None and not SMALLEST_RELATIVE <= self.relative < 1:
             raise InputError(
                 f"The relative tolerance must lie between {SMALLEST_RELATIVE:g} and 1, got "
@@ -155,6 +180,7 @@ class Limits:
     blow_up: float = 1e100
 
     def __post_init__(self) -> None:
+        _check_numbers(self, "steps", "seconds", "blow_up")
         if not self.steps >= 1:
             raise InputError(f"Limits(steps=...) must be at least 1, got {self.steps!r}.")
         if self.seconds is not None and not self.seconds > 0:
@@ -187,6 +213,8 @@ class Save:
     memory: float = 256e6
 
     def __post_init__(self) -> None:
+        _check_numbers(self, "points", "memory")
+        _check_flags(self, "dense")
         if not self.points >= 2:
             raise InputError(f"Save(points=...) must be at least 2, got {self.points!r}.")
         if not self.memory > 0:

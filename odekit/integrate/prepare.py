@@ -44,6 +44,10 @@ def compiled_for(
     CompiledField
     """
     if isinstance(field, CompiledField):
+        if sizes:
+            raise InputError(
+                "sizes= has no effect on a compiled field; give the sizes to ok.compile instead."
+            )
         return field
     field = getattr(field, "flow", field)
     if not hasattr(field, "infer_sizes"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from odekit.errors import InputError
@@ -36,6 +36,8 @@ def deep_linear(depth: int = 2, widths: Sequence[Any] | None = None) -> Model:
     """
     if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
         raise InputError(f"depth is {depth!r}; give a positive integer")
+    if widths is not None and not isinstance(widths, Iterable):
+        raise InputError(f"widths is {widths!r}; give {depth + 1} sizes, inputs first")
     given = [None] * (depth + 1) if widths is None else list(widths)
     if len(given) != depth + 1:
         raise InputError(f"depth {depth} needs {depth + 1} widths, got {len(given)}")

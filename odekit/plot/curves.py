@@ -115,7 +115,10 @@ def plateau_lines(
     label : str
         Format with ``{m}``; empty for no labels.
     """
-    values = np.asarray(levels, dtype=np.float64)
+    values = np.asarray(levels)
+    if values.dtype.kind not in "iuf" and values.size:
+        raise InputError(f"levels must be numbers, got {levels!r:.60}")
+    values = values.astype(np.float64)
     for level in values:
         ax.axhline(level, color="0.45", linewidth=0.7, linestyle=(0, (4, 3)), zorder=0.5)
     if not label:

@@ -200,11 +200,16 @@ def compare(
     InputError
         For runs that cannot be matched with the flow.
     """
-    trained = [runs] if isinstance(runs, Solution) else list(runs)
+    given = [runs] if isinstance(runs, Solution) else runs
+    trained = list(given) if isinstance(given, Iterable) else []
     if not 0.5 <= confidence < 1:
         raise InputError(f"confidence must be at least 0.5 and below 1, got {confidence!r}.")
     if not trained or not all(isinstance(run, Solution) for run in trained):
         raise InputError("compare needs at least one training run, each a Solution.")
+    if not isinstance(flow_solution, Solution):
+        raise InputError(
+            f"compare takes the flow's Solution first, got {type(flow_solution).__name__}."
+        )
     rates = Rates.of(flow_solution)
     starts = rates.pack(flow_solution.states)[0]
     paths = [_Path.read(run, rates, starts) for run in trained]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from os import PathLike
@@ -101,7 +101,14 @@ class Solution:
         InputError
             For times outside the run, or between outputs without dense output.
         """
-        times = np.asarray(t, dtype=np.float64)
+        try:
+            times = np.asarray(t)
+            numeric = times.dtype.kind in "iuf" or not times.size
+        except ValueError:
+            numeric = False
+        if not numeric:
+            raise InputError(f"Times must be real numbers, got {t!r:.60}.")
+        times = times.astype(np.float64)
         if times.ndim > 1:
             raise InputError(f"Times must be a number or one-dimensional, got {times.ndim} axes.")
         if not len(self.t):
@@ -196,14 +203,15 @@ class Solution:
             raise InputError(
                 "to_xarray needs xarray, which is not installed; install odekit[labelled]."
             ) from None
+        axis_name = _free_name("t", self.states)
         variables: dict[str, Any] = {
-            name: (("t", *(f"{name}_{axis}" for axis in range(values.ndim - 1))), values)
+            name: ((axis_name, *(f"{name}_{axis}" for axis in range(values.ndim - 1))), values)
             for name, values in self.states.items()
         }
         if self.loss is not None:
-            variables["loss"] = (("t",), self.loss)
+            variables[_free_name("loss", self.states)] = ((axis_name,), self.loss)
         attributes = {"status": str(self.status), "message": self.message}
-        return xarray.Dataset(variables, coords={"t": self.t}, attrs=attributes)
+        return xarray.Dataset(variables, coords={axis_name: self.t}, attrs=attributes)
 
     def plot(self, **options: Any) -> Any:
         """Draw the run; options are those of ``odekit.plot.solution``."""
@@ -237,3 +245,10 @@ class Solution:
             for name, text in rows
         )
         return f"<table>{cells}</table>"
+
+
+def _free_name(name: str, taken: Iterable[str]) -> str:
+    used = set(taken)
+    while name in used:
+        name += "_"
+    return name

@@ -64,7 +64,9 @@ def write(solution: Solution, path: str | PathLike[str]) -> None:
         for position, value in enumerate(event.state.values()):
             arrays[f"event{number}_{position}"] = value
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    target = Path(path)
+    target = read_path(path)
+    if target.is_dir():
+        raise InputError(f"Cannot write {str(target)!r}: it is a folder; give a file's name.")
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=".npz")
     except OSError as error:
@@ -81,10 +83,19 @@ def write(solution: Solution, path: str | PathLike[str]) -> None:
         raise
 
 
+def read_path(path: Any) -> Path:
+    """A path, or say that it is none."""
+    try:
+        return Path(path)
+    except TypeError:
+        raise InputError(f"A path must be text or a pathlib.Path, got {path!r:.60}.") from None
+
+
 def read(path: str | PathLike[str]) -> Solution:
     """Read what `write` wrote."""
     from odekit.solution.solution import Solution
 
+    path = read_path(path)
     try:
         # A stream of our own: NumPy leaves the file open when it turns out to be damaged.
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from odekit.tensor.expression import TensorExpr
+    from odekit.tensor.tensors import Tensor
 
 
 class Arithmetic:
@@ -53,6 +54,10 @@ class Arithmetic:
 
     def __rtruediv__(self, other: Any) -> TensorExpr:
         return self.as_expression().inverted(other)
+
+    def diff(self, weight: Tensor) -> TensorExpr:
+        """The derivative with respect to a tensor: shape ``self.shape + weight.shape``."""
+        return self.as_expression().diff(weight)
 
     def __pow__(self, exponent: int) -> TensorExpr:
         return self.as_expression().power(exponent)

@@ -24,6 +24,13 @@ def read_array(value: Any, name: str) -> Array:
         raise InputError(f"{name} is not a rectangular array: {error}") from None
     if np.iscomplexobj(array):
         raise InputError(f"{name} is complex; odekit works with real numbers")
+    # float() would read "31" and b"31": text among numbers is a mistake upstream.
+    text = array.dtype.kind in "SU" or (
+        array.dtype.kind == "O" and any(isinstance(entry, str | bytes) for entry in array.flat)
+    )
+    if text:
+        kind = type(value).__name__ if array.ndim == 0 else "an array of text"
+        raise InputError(f"{name} is {kind}; give a number or an array")
     try:
         numbers = np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError):

@@ -248,7 +248,11 @@ class TensorExpr(Arithmetic):
     def diff(self, weight: Tensor) -> TensorExpr:
         """The derivative with respect to a tensor: shape ``self.shape + weight.shape``."""
         from odekit.tensor.derivative import derivative
+        from odekit.tensor.tensors import Tensor
 
+        asked: Any = weight
+        if not isinstance(asked, Tensor):
+            raise InputError(f"diff takes a tensor such as a weight, got {asked!r:.60}")
         return derivative(self, weight)
 
     def expand(self, only: Iterable[Tensor] | None = None) -> TensorExpr:

@@ -22,6 +22,8 @@ _counter = itertools.count()
 def read_size(value: Any, what: str) -> sp.Expr:
     """Read one size: a positive integer, or a SymPy expression for one."""
     try:
+        if isinstance(value, bool):
+            raise TypeError
         size = sp.sympify(value, strict=True)
     except (sp.SympifyError, TypeError):
         raise InputError(
@@ -36,6 +38,8 @@ def read_shape(shape: Any, name: str) -> tuple[sp.Expr, ...]:
     """Read the shape of the tensor called ``name``."""
     if isinstance(shape, int | sp.Expr):
         shape = (shape,)
+    if not isinstance(shape, Iterable):
+        raise InputError(f"the shape of {name} is {shape!r}; give a tuple of sizes such as (N, D)")
     return tuple(read_size(s, f"axis {i} of {name}") for i, s in enumerate(shape))
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from numbers import Real
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -49,7 +52,10 @@ def plateau_losses(spectrum: ArrayLike, context: float) -> NDArray[np.float64]:
     >>> plateau_losses([0.4, 0.3, 0.2, 0.1], 31).round(6)
     array([1.      , 0.64058 , 0.377372, 0.209805, 0.135995])
     """
-    values = np.asarray(spectrum, dtype=np.float64)
+    values = np.asarray(spectrum)
+    if values.dtype.kind not in "biuf":
+        raise InputError(f"spectrum must hold real eigenvalues, got {spectrum!r:.60}")
+    values = values.astype(np.float64)
     if values.ndim != 1 or values.size == 0:
         raise InputError(
             f"spectrum must be a vector of eigenvalues, got an array of shape {values.shape}; "
@@ -60,9 +66,10 @@ def plateau_losses(spectrum: ArrayLike, context: float) -> NDArray[np.float64]:
             f"spectrum must hold finite eigenvalues >= 0, got {values.tolist()}; "
             "a covariance has no negative eigenvalue"
         )
-    if not context >= 1:
+    tokens: Any = context
+    if not isinstance(tokens, Real) or not float(tokens) >= 1:
         raise InputError(
-            f"context must be a number of tokens >= 1, got {context}; use inf for its limit"
+            f"context must be a number of tokens >= 1, got {context!r}; use inf for its limit"
         )
     values = np.sort(values)[::-1]
     trace = values.sum()
