@@ -2,7 +2,7 @@
 
 arXiv:2501.16265. The derivation reads in the order loss, merged, linear_networks, separate,
 plateaus, lazy (`steps.STEPS`); the figures are fig1, fig3, fig4, fig6 and pcr, and,
-beyond the main ones, fig5 (softmax) and icl_iwl (mixtures of tasks).
+beyond the main ones, fig5 (softmax), icl_iwl (mixtures of tasks) and training (SGD over the flows).
 The table of statements is in derivations/README.md.
 """
 
@@ -20,4 +20,5 @@ TARGETS = tuple(
 ) + (
     Target("zhang2025/fig5", "Softmax attention: one drop and several", f"{__name__}.fig5"),
     Target("zhang2025/icl-iwl", "In-context and in-weight sequences", f"{__name__}.icl_iwl"),
+    Target("zhang2025/training", "Mini-batch training over the flows", f"{__name__}.training"),
 )
