@@ -315,7 +315,7 @@ def _ranks(ax: Any, quick: bool) -> dict[str, Any]:
     seeds, end = (3, RANKS["end"] / 8) if quick else (RANKS["seeds"], RANKS["end"])
     chosen = {"lr": RANKS["lr"], "batch": RANKS["batch"], "end": end, "seeds": seeds}
     ax.set_xscale("log")
-    ax.set_xlim(20, end)
+    ax.set_xlim(10, end)
     ax.set_ylim(0.15, 1.06)
     found = {}
     for rank, color in ((1, BLUE), (4, RED)):
