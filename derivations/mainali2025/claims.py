@@ -505,6 +505,28 @@ s_inf = (1 + 1 / N) * s + s.sum() / N
 print(np.diag(rates["p2"]), s**2 * (1 - s_inf))
 """
 
+_RUN_EQ13 = """\
+import numpy as np, odekit as ok
+s, N, p0, q0 = 1.0, 1, 0.2, 0.05
+run = ok.solve(ok.models.modes(dim=1).flow, {"p": [p0], "q": [q0]}, [1.0], {"s": [s], "N": N})
+a0, end = p0 * q0, 1 / (s * (1 + 2 / N))
+print(run["p"][0, 0] * run["q"][0, 0], end * a0 / (a0 + (end - a0) * np.exp(-2 * s**2)))
+"""
+
+_RUN_TIME = """\
+import numpy as np
+for s in (1.0, 2.0):  # the stronger mode is the faster one: a time must fall with s
+    print(s, 0.5 * s**2 * np.log(1e3 / s), np.log(1e3 / s) / (2 * s**2))
+"""
+
+_RUN_EQ14 = """\
+import numpy as np, odekit as ok
+s, N, p, q = 1.0, 1, 0.5, 0.5
+half = 0.5 * ok.models.modes().flow.loss_value({"p": [p], "q": [q]}, {"s": [s], "N": N})
+a, s_inf = p * q, s * (1 + 2 / N)
+print(half, 0.5 * s * (s / s_inf * a**2 - 2 * s * a + 1), 0.5 * s * (s * s_inf * a**2 - 2 * s * a + 1))
+"""
+
 _EQ9 = Claim(
     id="mainali2025.eq9",
     source=f"{_NOTE}, equations (9), (10) and (12)",
@@ -752,6 +774,7 @@ CLAIMS: tuple[Claim, ...] = (
             ),
         ),
         explanation="tau da/dt = (p^2 + q^2)(1 - s_inf a), and p^2 + q^2 = 2 a only if p = q.",
+        run=_RUN_EQ13,
     ),
     _EQ13_UNBALANCED,
     Claim(
@@ -768,6 +791,7 @@ CLAIMS: tuple[Claim, ...] = (
             Variant("s instead of s^2", Property(_time_cases, lambda c: _time_holds(c, 1.0))),
         ),
         explanation="As noted the strong modes would be the slow ones: eta P s^2 is a rate.",
+        run=_RUN_TIME,
     ),
     Claim(
         id="mainali2025.eq14",
@@ -789,6 +813,7 @@ CLAIMS: tuple[Claim, ...] = (
             "The coefficient of a^2 is s_inf = 1/a_inf; with a_inf the fixed point (11) would "
             "not be the minimum."
         ),
+        run=_RUN_EQ14,
     ),
     Claim(
         id="mainali2025.eq15",

@@ -82,4 +82,4 @@ def spectrum_beside(law: Law, s: ArrayLike, context: int, *, learned: bool) -> A
         (rates(step * unit) - rates(-step * unit)) / (2 * step) for unit in np.eye(2 * count)
     ]
     matrix = np.array(columns)
-    return np.linalg.eigvalsh((matrix + matrix.T) / 2)
+    return np.asarray(np.linalg.eigvalsh((matrix + matrix.T) / 2), dtype=np.float64)

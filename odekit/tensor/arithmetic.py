@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from odekit.errors import InputError
 
 if TYPE_CHECKING:
     from odekit.tensor.expression import TensorExpr
@@ -12,10 +17,20 @@ if TYPE_CHECKING:
 class Arithmetic:
     """Gives ``+ - * / ** @`` and ``.T`` to anything with `as_expression`."""
 
-    # SymPy hands the operation over to an operand of higher priority, NumPy to one without ufuncs;
-    # so do these operators, so that a parameter times a loss is a loss.
+    # SymPy hands the operation over to an operand of higher priority; so do these operators, so
+    # that a parameter times a loss is a loss.
     _op_priority = 100.0
-    __array_ufunc__ = None
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """Take NumPy's numbers in arithmetic, and refuse its functions: no polynomials."""
+        operation = _ARITHMETIC.get(ufunc.__name__)
+        if operation is None or method != "__call__" or options:
+            names = ", ".join(t.name for t in self.as_expression().tensors()) or "a scalar"
+            raise InputError(
+                f"{ufunc.__name__} of {names} is not polynomial; losses are derived for polynomials"
+            )
+        left, right = (v if isinstance(v, Arithmetic) else _read_number(v) for v in inputs)
+        return operation(left, right)
 
     def as_expression(self) -> TensorExpr:
         """The value as an expression."""
@@ -72,6 +87,23 @@ class Arithmetic:
         """The transpose: axes in reversed order."""
         expression = self.as_expression()
         return expression.transpose(tuple(reversed(range(expression.rank))))
+
+
+_ARITHMETIC = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "true_divide": operator.truediv,
+}
+
+
+def _read_number(value: Any) -> Any:
+    if np.ndim(value):
+        raise InputError(
+            f"an array of shape {np.shape(value)} meets a tensor; declare it with ok.parameter"
+        )
+    return value.item() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _negative(value: Any) -> Any:

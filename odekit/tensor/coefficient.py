@@ -75,6 +75,11 @@ def is_scalar(value: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def _polynomial_of(expression: sp.Expr) -> tuple[tuple[Monomial, Fraction], ...]:
+    views = expression.atoms(sp.IndexedBase, sp.MatrixSymbol)
+    if views:
+        # The SymPy view of a tensor, put into a function: its entries are no scalars.
+        names = ", ".join(sorted(str(v) for v in views))
+        raise InputError(f"a SymPy function of {names} is not polynomial in these tensors")
     collected: dict[Monomial, Fraction] = {}
     for term in sp.Add.make_args(sp.expand(expression)):
         number = Fraction(1)

@@ -50,7 +50,10 @@ def test_scalar_arithmetic_is_exact() -> None:
     assert 0.1 * square + square / 10 == square / 5
     assert sp.Rational(1, 3) * square * 3 == square
     assert N * square / N == square
-    assert np.float64(2.0) * square == 2 * square
+    assert np.float64(2.0) * square == 2 * square == square * np.float64(2.0)
+    assert np.float64(2.0) + square == square + 2
+    assert np.float64(1.0) - square == 1 - square
+    assert sp.Symbol("W") != W  # a comparison is no conversion
     assert (N + 1) * square == N * square + square
     assert square**2 == ok.einsum("ij,ij,kl,kl->", W, W, W, W)
     assert sp.sqrt(D) * (square * sp.sqrt(D)) == D * square
@@ -205,6 +208,10 @@ def test_sympy_view_equals_numbers(rng: np.random.Generator) -> None:
         (lambda W, x: ok.einsum("ij,j->k", W, x), "output letter 'k'"),
         (lambda W, x: ok.einsum("ij,h->ijh", W, "x"), "str"),
         (lambda W, x: W * (1 + 2j), "complex"),
+        (lambda W, x: np.exp(x), "exp of x is not polynomial"),
+        (lambda W, x: np.tanh(W @ x), "tanh of W, x is not polynomial"),
+        (lambda W, x: np.ones(3) * x, "array of shape (3,)"),
+        (lambda W, x: ok.einsum("i,->i", x, sp.tanh(ok.einsum("i,i->", x, x))), "function of x"),
         (lambda W, x: W * float("nan"), "finite"),
         (lambda W, x: ok.einsum("i,i->", x, ok.weight("y", (N,))), "letter 'i' is D"),
         (lambda W, x: ok.parameter("L", (D, N), symmetric=True), "cannot be symmetric"),
