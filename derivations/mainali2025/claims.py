@@ -506,11 +506,14 @@ print(np.diag(rates["p2"]), s**2 * (1 - s_inf))
 """
 
 _RUN_EQ13 = """\
-import numpy as np, odekit as ok
+import numpy as np
+from scipy.integrate import solve_ivp
 s, N, p0, q0 = 1.0, 1, 0.2, 0.05
-run = ok.solve(ok.models.modes(dim=1).flow, {"p": [p0], "q": [q0]}, [1.0], {"s": [s], "N": N})
-a0, end = p0 * q0, 1 / (s * (1 + 2 / N))
-print(run["p"][0, 0] * run["q"][0, 0], end * a0 / (a0 + (end - a0) * np.exp(-2 * s**2)))
+s_inf = s * (1 + 2 / N)
+flow = lambda t, y: s**2 * y[::-1] * (1 - s_inf * y[0] * y[1])
+p, q = solve_ivp(flow, (0, 1), [p0, q0], rtol=1e-10, atol=1e-12).y[:, -1]
+a0, end = p0 * q0, 1 / s_inf
+print(p * q, end * a0 / (a0 + (end - a0) * np.exp(-2 * s**2)))
 """
 
 _RUN_TIME = """\
@@ -524,7 +527,8 @@ import numpy as np, odekit as ok
 s, N, p, q = 1.0, 1, 0.5, 0.5
 half = 0.5 * ok.models.modes().flow.loss_value({"p": [p], "q": [q]}, {"s": [s], "N": N})
 a, s_inf = p * q, s * (1 + 2 / N)
-print(half, 0.5 * s * (s / s_inf * a**2 - 2 * s * a + 1), 0.5 * s * (s * s_inf * a**2 - 2 * s * a + 1))
+for coefficient in (1 / s_inf, s_inf):  # as noted, and as it must be
+    print(half, 0.5 * s * (s * coefficient * a**2 - 2 * s * a + 1))
 """
 
 _EQ9 = Claim(
