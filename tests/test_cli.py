@@ -198,3 +198,17 @@ def test_bad_numbers_and_names_are_exit_2_and_one_line(
 ):
     monkeypatch.chdir(tmp_path)
     fails_in_one_line(capsys, arguments, 2, reason)
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == ok.__version__
+
+
+@pytest.mark.parametrize("command", ["solve", "simulate"])
+@pytest.mark.parametrize(("name", "words"), [("zzz", "Known:"), ("modess", "Did you mean 'modes'")])
+def test_a_source_that_is_neither_file_nor_model(command, name, words, capsys):
+    assert main([command, name]) == 2
+    message = capsys.readouterr().err
+    assert words in message
+    assert message.count("\n") == 1

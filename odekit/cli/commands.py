@@ -37,8 +37,16 @@ app = typer.Typer(
 
 
 @app.callback()
-def _root(context: typer.Context) -> None:
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
     """Exact gradient-flow ODEs of learning models: derive, solve, reproduce."""
+    if version:
+        from odekit import __version__
+
+        print(__version__)
+        raise typer.Exit
     if context.invoked_subcommand is None:
         print(context.get_help())
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odekit.errors import InputError
+from odekit.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     from odekit.problem import Problem
@@ -45,6 +45,11 @@ def problem_from(source: str, **options: Any) -> Problem:
     from odekit.problem import Problem, first_document, read_document
 
     is_file = source.endswith(".toml") or Path(source).is_file()
+    if not is_file:
+        from odekit.models import REGISTRY
+
+        if source not in REGISTRY:
+            raise unknown_name("file or model", source, REGISTRY)
     document = first_document(read_document(source)) if is_file else {"model": source}
     for key, value in options.items():
         if isinstance(value, dict):
