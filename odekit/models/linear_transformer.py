@@ -16,13 +16,13 @@ from odekit.models.in_context_regression import size_or_symbol
 from odekit.models.model import Model, with_constants
 from odekit.tensor import TensorExpr, einsum, identity, parameter, weight
 
-_TASKS = ("iid", "diagonal", "scalar")
+_TASKS = ("iid", "diagonal", "scalar", "general")
 
 
 def linear_transformer(
     dim: Any = None,
     context: Any = None,
-    tasks: Literal["iid", "diagonal", "scalar"] = "iid",
+    tasks: Literal["iid", "diagonal", "scalar", "general"] = "iid",
     blocks: Literal["restricted", "all"] = "restricted",
     normalise: Literal["N", "N+1"] = "N",
 ) -> Model:
@@ -32,9 +32,10 @@ def linear_transformer(
     ----------
     dim, context : int or sympy.Symbol, optional
         d and N; symbols by default.
-    tasks : {"iid", "diagonal", "scalar"}, optional
+    tasks : {"iid", "diagonal", "scalar", "general"}, optional
         Law of the task matrix W: independent standard normal entries; independent ones on the
-        diagonal only (the eigenbasis where Lambda is diagonal); one normal number times identity.
+        diagonal only (the eigenbasis where Lambda is diagonal); one normal number times identity;
+        independent rows, each with the second moment ``Omega`` (d, d), a further parameter.
     blocks : {"restricted", "all"}, optional
         "restricted" has p1 = q2 = 0.
     normalise : {"N", "N+1"}, optional
@@ -106,6 +107,9 @@ def linear_transformer(
 def _task(law: str, d: Any) -> TensorExpr:
     if law == "iid":
         return gaussian("W", (d, d)).as_expression()
+    if law == "general":
+        moment = parameter("Omega", (d, d), symmetric=True)
+        return gaussian("W", (d, d), covariance=moment).as_expression()
     if law == "diagonal":
         return einsum("i,ij->ij", gaussian("w", (d,)), identity(d))
     return einsum(",ij->ij", gaussian("w"), identity(d))

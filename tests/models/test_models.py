@@ -24,6 +24,7 @@ CASES = [
             ("iid", "all", "N+1"),
             ("diagonal", "all", "N"),
             ("scalar", "all", "N"),
+            ("general", "restricted", "N"),
         ]
     ),
     (ok.models.deep_linear, {"depth": 2}),
@@ -106,6 +107,15 @@ def test_tensor_form_equals_component_form(case) -> None:
 
 def state_size(array) -> int:
     return np.shape(array)[0]
+
+
+def test_general_tasks_with_unit_second_moment_are_iid_ones() -> None:
+    iid = ok.models.linear_transformer(tasks="iid").flow
+    general = ok.models.linear_transformer(tasks="general").flow
+    state, params = numbers(ok.models.linear_transformer(tasks="iid"))
+    rates = general.evaluate(state, {**params, "Omega": np.eye(2)})
+    for name, rate in iid.evaluate(state, params).items():
+        np.testing.assert_allclose(rates[name], rate, rtol=1e-13, atol=1e-14)
 
 
 @pytest.mark.parametrize("maker", [ok.models.attention_merged, ok.models.attention_separate])
