@@ -5,27 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import sympy as sp
-
 import odekit as ok
+from odekit.claims import Check
+from odekit.claims import identity as identical
 
-
-@dataclass(frozen=True)
-class Check:
-    """One comparison: it passes when the deviation does not exceed the bound.
-
-    A bound of zero marks an exact identity: the deviation then counts the terms that are left
-    of a difference which ought to vanish.
-    """
-
-    what: str
-    deviation: float
-    bound: float = 0.0
-
-    @property
-    def passes(self) -> bool:
-        """Whether the deviation is within its bound."""
-        return self.deviation <= self.bound
+__all__ = ["Check", "Statement", "body", "identical", "named"]
 
 
 @dataclass(frozen=True)
@@ -64,15 +48,6 @@ class Statement:
     def exact(self) -> bool:
         """Whether every check is an identity."""
         return all(check.bound == 0 for check in self.checks)
-
-
-def identical(what: str, left: Any, right: Any = 0) -> Check:
-    """Compare two expressions as polynomials: of tensors, or of SymPy symbols."""
-    difference = left - right
-    if hasattr(difference, "terms") and hasattr(difference, "expand"):
-        return Check(what, float(len(difference.expand().terms)))
-    left_over = sp.simplify(sp.sympify(difference))
-    return Check(what, float(0 if left_over == 0 else max(1, len(sp.Add.make_args(left_over)))))
 
 
 def named(flow: Any, name: str) -> Any:
