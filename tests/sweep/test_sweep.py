@@ -11,16 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sweep_tasks import FLAG, deadly, sums
 
 import odekit as ok
 from odekit import sweep
 from odekit.errors import InputError, OdekitError
 
 pytest.importorskip("xarray")
-
-
-def sums(a, b, shift=0):
-    return {"sum": a + b + shift, "row": np.arange(3.0) * a, "name": f"{a}-{b}"}
 
 
 def fussy(a, b):
@@ -31,15 +28,6 @@ def fussy(a, b):
 
 def ragged(n):
     return {"t": np.arange(float(n)), "x_curve": np.ones((n, 2)) * n}
-
-
-FLAG = "ODEKIT_TEST_SWEEP_DIES"
-
-
-def deadly(a):
-    if a == 3 and FLAG in os.environ:
-        os._exit(9)
-    return {"square": a * a}
 
 
 GRID = {"a": [1, 2, 3], "b": [10.0, 20.0]}

@@ -1,0 +1,19 @@
+"""Tasks of sweeps that worker processes import by name, as a user's own would be."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+FLAG = "ODEKIT_TEST_SWEEP_DIES"
+
+
+def sums(a, b, shift=0):
+    return {"sum": a + b + shift, "row": np.arange(3.0) * a, "name": f"{a}-{b}"}
+
+
+def deadly(a):
+    if a == 3 and FLAG in os.environ:
+        os._exit(9)
+    return {"square": a * a}
