@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib.metadata import entry_points
 from types import ModuleType
@@ -20,19 +20,30 @@ from odekit.errors import OdekitError, unknown_name
 __all__ = ["all_claims", "choose", "get", "recorded"]
 
 
-def _modules(name: str) -> Iterator[ModuleType]:
-    """Modules of that name beside the targets of each installed derivation."""
-    for point in sorted(entry_points(group="odekit.derivations"), key=lambda p: p.name):
-        package = point.value.partition(":")[0]
-        if importlib.util.find_spec(f"{package}.{name}") is not None:
-            yield importlib.import_module(f"{package}.{name}")
+def _packages() -> dict[str, str]:
+    """The package of each installed derivation by its paper's key."""
+    points = sorted(entry_points(group="odekit.derivations"), key=lambda p: p.name)
+    return {point.name: point.value.partition(":")[0] for point in points}
 
 
-@lru_cache(maxsize=1)
+def _module(package: str, name: str) -> ModuleType | None:
+    """The module of that name beside a derivation's targets, if it has one."""
+    if importlib.util.find_spec(f"{package}.{name}") is None:
+        return None
+    return importlib.import_module(f"{package}.{name}")
+
+
+@lru_cache(maxsize=64)
+def _of(package: str) -> tuple[Claim, ...]:
+    # One paper at a time: stating claims derives the models that they speak of, which takes time.
+    module = _module(package, "claims")
+    return () if module is None else tuple(module.CLAIMS)
+
+
 def _collect() -> dict[str, Claim]:
     claims: dict[str, Claim] = {}
-    for module in _modules("claims"):
-        for claim in module.CLAIMS:
+    for package in _packages().values():
+        for claim in _of(package):
             if claim.id in claims:
                 raise OdekitError(f"two claims have the id {claim.id}; rename one")
             claims[claim.id] = claim
@@ -40,13 +51,17 @@ def _collect() -> dict[str, Claim]:
 
 
 def all_claims(paper: str | None = None) -> tuple[Claim, ...]:
-    """Every claim, or those whose id begins with a paper's key."""
-    return tuple(c for c in _collect().values() if paper is None or c.id.split(".", 1)[0] == paper)
+    """Every claim, or those of one paper by its key."""
+    if paper is None:
+        return tuple(_collect().values())
+    package = _packages().get(paper)
+    return () if package is None else _of(package)
 
 
 def recorded() -> dict[str, str]:
     """The status recorded for each claim when its derivation was published."""
-    return {name: status for m in _modules("verdicts") for name, status in m.VERDICTS.items()}
+    modules = (_module(package, "verdicts") for package in _packages().values())
+    return {name: status for m in modules if m is not None for name, status in m.VERDICTS.items()}
 
 
 def get(name: str) -> Claim:
@@ -57,6 +72,9 @@ def get(name: str) -> Claim:
     InputError
         For an unknown id, with the nearest one.
     """
+    for claim in all_claims(name.partition(".")[0]):
+        if claim.id == name:
+            return claim
     claims = _collect()
     if name not in claims:
         raise unknown_name("claim", name, claims)
