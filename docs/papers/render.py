@@ -2,13 +2,15 @@
 
 ``<!-- targets: KEY -->`` becomes the table of figures, ``<!-- verdicts: KEY -->`` the statements
 with their equations, verdicts and explanations, both read from the installed derivation, so that a
-page cannot say other than the code.
+page cannot say other than the code. ``<!-- readme: KEY -->`` becomes what the derivation's README
+reports, one level down.
 """
 
 from __future__ import annotations
 
 import re
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
@@ -19,7 +21,13 @@ from odekit import claims, reproduce
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Fill the places of a page."""
     markdown = re.sub(r"<!-- targets: (\w+) -->", lambda found: _targets(found[1]), markdown)
+    markdown = re.sub(r"<!-- readme: (\w+) -->", lambda found: _readme(found[1]), markdown)
     return re.sub(r"<!-- verdicts: (\w+) -->", lambda found: _verdicts(found[1]), markdown)
+
+
+def _readme(paper: str) -> str:
+    path = Path(__file__).parents[2] / "derivations" / paper / "README.md"
+    return re.sub(r"^#", "##", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
 
 
 def _targets(paper: str) -> str:
