@@ -148,7 +148,6 @@ def test_resting_field_has_a_closed_form() -> None:
 
 
 def test_states_called_like_the_run_s_own_axes() -> None:
-    pytest.importorskip("xarray")
     t, loss = sp.symbols("t loss")
     field = ok.vector_field({t: -t, loss: -loss}, loss=(t**2 + loss**2) / 2)
     run = ok.solve(field, {"t": 1.0, "loss": 2.0}, 1.0)

@@ -160,7 +160,6 @@ def test_chance_is_calibrated():
 
 
 def test_it_draws_itself():
-    pytest.importorskip("matplotlib")
     y0 = sim.initial(MODEL, 0.5, 5)
     flow = ok.solve(MODEL.flow, y0, 30.0, PARAMS)
     figure = sim.compare(flow, [fresh(y0, seed) for seed in range(3)]).plot()

@@ -126,7 +126,8 @@ def test_sympy_expressions_along_the_run():
 
 
 def test_xarray_has_the_same_numbers(run):
-    xarray = pytest.importorskip("xarray", reason="an optional extra of odekit")
+    import xarray
+
     data = run.to_xarray()
     assert isinstance(data, xarray.Dataset)
     np.testing.assert_array_equal(data["U"].values, run["U"])

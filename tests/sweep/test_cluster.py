@@ -16,8 +16,6 @@ from odekit import sweep
 from odekit.errors import InputError
 from odekit.problem import read_sweep
 
-pytest.importorskip("distributed")
-
 FILE = """
 time = 40.0
 points = 20

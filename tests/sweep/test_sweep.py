@@ -17,8 +17,6 @@ import odekit as ok
 from odekit import sweep
 from odekit.errors import InputError, OdekitError
 
-pytest.importorskip("xarray")
-
 
 def fussy(a, b):
     if a == b:
