@@ -7,6 +7,7 @@ equations. ``s`` is the spectrum of the token covariance, N the context length; 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -399,7 +400,7 @@ def _matrix_cases() -> st.SearchStrategy[Case]:
     )
 
 
-def _effective_rank_holds(case: Case, power: float = 1.0, base: float = np.e) -> Check:
+def _effective_rank_holds(case: Case, power: float = 1.0, base: float = math.e) -> Check:
     values = np.asarray(case["values"])
     weights = values**power / np.sum(values**power)
     entropy = -np.sum(weights * np.log(weights)) / np.log(base)
