@@ -25,6 +25,7 @@ _FORMULAS = ("parameters", "start", "random", "solve", "time", "points")
 """Where a text may be a formula in the sweep's names."""
 _WORDS = ("method",)
 _MOST_VALUES = 100_000
+_MOST_STEPS = 1_000_000
 
 
 def read_sweep(path: Path | str) -> Sweep:
@@ -299,7 +300,7 @@ def run_document(
     mapping
         Name -> array, as ``record`` says.
     """
-    from odekit.integrate import Limits, Plateau, Tolerance, ensemble, solve
+    from odekit.integrate import Limits, Tolerance, ensemble, solve
     from odekit.sweep.quantities import ensemble_quantities, solution_quantities
 
     problem = Problem.from_mapping(document, share=True)
@@ -321,12 +322,39 @@ def run_document(
             starts.append(Problem.from_mapping({**document, "random": random}, share=True).y0)
         runs = ensemble(compiled, starts, problem.t, problem.params, workers=1, **options)
         return ensemble_quantities(runs)
-    events = Plateau(**(plateau or {})) if "plateaus" in records else ()
     times: Any = problem.t
     if not {"curve", "trajectory"} & set(records):
         times = np.atleast_1d(times)[-1:]  # the way there is not kept
-    run = solve(compiled, problem.y0, times, problem.params, events=events, **options)
-    return solution_quantities(run, records)
+    out: dict[str, Any] = {}
+    if set(records) != {"plateaus"}:
+        run = solve(compiled, problem.y0, times, problem.params, **options)
+        out = solution_quantities(run, records)
+    if "plateaus" in records:
+        out |= _plateaus(compiled, problem, plateau or {}, options)
+    return out
+
+
+def _plateaus(
+    compiled: Any, problem: Problem, plateau: Mapping[str, Any], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Read the plateaus off the steps of a run to the end, which lie close where the loss falls."""
+    from odekit.integrate import Plateau, Save, solve
+    from odekit.sweep.plateaus import NODES, read_plateaus
+    from odekit.sweep.quantities import plateau_quantities, solution_quantities, watched_plateaus
+
+    if compiled.loss is None:
+        raise InputError("record 'plateaus' needs a loss; give the file one, or leave it out.")
+    end = float(np.atleast_1d(problem.t)[-1])
+    save = Save(dense=False, points=_MOST_STEPS)
+    run = solve(compiled, problem.y0, end, problem.params, save=save, **options)
+    solution_quantities(run, ())  # raises for a run that failed
+    blocks = run.stats["method"] == "Rodas5P-blocks"
+    if blocks or run.loss is None or len(run) <= NODES or not (run.loss > 0).all():
+        # Components have no common steps; few steps, or a loss that vanishes, are looked into.
+        watched = Plateau(**plateau)
+        run = solve(compiled, problem.y0, [end], problem.params, events=watched, **options)
+        return plateau_quantities(watched_plateaus(run))
+    return plateau_quantities(read_plateaus(run.t, run.loss, **plateau))
 
 
 def _trained(

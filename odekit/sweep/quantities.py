@@ -10,13 +10,21 @@ from numpy.typing import NDArray
 
 from odekit.errors import InputError, SolveError
 from odekit.solution import Ensemble, Solution
+from odekit.sweep.plateaus import Plateaus
 
-__all__ = ["RECORDS", "ensemble_quantities", "quantities", "solution_quantities"]
+__all__ = [
+    "RECORDS",
+    "ensemble_quantities",
+    "plateau_quantities",
+    "quantities",
+    "solution_quantities",
+    "watched_plateaus",
+]
 
 Arrays = dict[str, NDArray[Any]]
 
 RECORDS = ("loss", "final", "curve", "trajectory", "plateaus")
-"""The end's loss and states, both along the output times, and the plateaus that were watched."""
+"""The end's loss and states, both along the output times, and the plateaus of the loss."""
 
 
 def quantities(result: Any) -> Arrays:
@@ -66,14 +74,30 @@ def solution_quantities(run: Solution, records: tuple[str, ...]) -> Arrays:
         out |= {f"{name}_curve": values for name, values in run.states.items()}
     if "final" in records:
         out |= {name: np.asarray(value) for name, value in run.final.items()}
-    if "plateaus" in records:
-        starts = [e for e in run.events if e.kind == "plateau start"]
-        ends = [e for e in run.events if e.kind == "plateau end"]
-        out["plateaus"] = np.asarray(len(starts))
-        out["plateau_start"] = np.array([e.t for e in starts], dtype=float)
-        out["plateau_end"] = np.array([e.t for e in ends], dtype=float)
-        out["plateau_loss"] = np.array([e.loss for e in starts], dtype=float)
     return out
+
+
+def plateau_quantities(found: Plateaus) -> Arrays:
+    """Name what was read off a curve: how many, and where each starts, ends and lies."""
+    return {
+        "plateaus": np.asarray(len(found)),
+        "plateau_start": found.start,
+        "plateau_end": found.end,
+        "plateau_loss": found.loss,
+    }
+
+
+def watched_plateaus(run: Solution) -> Plateaus:
+    """Return the plateaus among a run's events."""
+    starts = [e for e in run.events if e.kind == "plateau start"]
+    ends = [e for e in run.events if e.kind == "plateau end"]
+    cut = [np.nan] * (len(starts) - len(ends))  # the run's end may leave one open
+    last = [np.nan if run.loss is None else run.loss[-1]] * len(cut)
+    return Plateaus(
+        np.array([e.t for e in starts], dtype=float),
+        np.array([*(e.t for e in ends), *cut], dtype=float),
+        np.array([*(e.value for e in ends), *last], dtype=float),
+    )
 
 
 def ensemble_quantities(runs: Ensemble) -> Arrays:
