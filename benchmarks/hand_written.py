@@ -11,10 +11,12 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,13 @@ class Problem:
     pattern: tuple[np.ndarray, np.ndarray] | None = None
     values: Any = None
     times: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def dim(self) -> int:
+        """D of the attention problems, as their names have it: S4, S4tiny, S4e-6, M32."""
+        digits = re.match(r"[A-Z](\d+)", self.name)
+        assert digits is not None
+        return int(digits[1])
 
 
 def _load(source: str) -> Any:
@@ -412,4 +421,7 @@ def problem(name: str, std: float | None = None) -> Problem:
         "P16": lambda: modes("P16", 16),
         "P1000": lambda: modes("P1000", 1000),
     }
+    for power in (4, 6, 8):  # the small starts; the last drop ends at about 60 over the scale
+        name_of, scale = f"S4e-{power}", 10.0**-power
+        makers[name_of] = partial(separate, name_of, 4, 4, scale, 200 / scale, four)
     return makers[name]()

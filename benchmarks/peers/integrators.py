@@ -6,7 +6,6 @@ A peer is a function `(problem) -> solve`, and `solve(rtol, atol) -> states (K, 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -97,24 +96,77 @@ def scipy(method: str) -> Callable[[Problem], Solve]:
     return make
 
 
+def odeint(problem: Problem) -> Solve:
+    """SciPy's LSODA as one Fortran loop, with the exact Jacobian."""
+    from scipy.integrate import odeint as integrate
+
+    n = problem.y0.size
+    rates, matrix = np.empty(n), np.empty((n, n))
+
+    def field(t: float, y: np.ndarray) -> np.ndarray:
+        problem.rhs(t, y, problem.p, rates)
+        return rates
+
+    def jacobian(t: float, y: np.ndarray) -> np.ndarray:
+        problem.jacobian(t, y, problem.p, matrix)
+        return matrix
+
+    times = np.concatenate([[0.0], problem.times])
+
+    def solve(rtol: float, atol: float) -> np.ndarray:
+        states, report = integrate(
+            field, problem.y0, times, Dfun=jacobian, tfirst=True, rtol=rtol, atol=atol,
+            mxstep=10**6, full_output=True,
+        )  # fmt: skip
+        if report["message"] != "Integration successful.":
+            raise RuntimeError(report["message"])
+        return states[1:]
+
+    return solve
+
+
+def odeint_banded(problem: Problem) -> Solve:
+    """The same for the modes, told that their Jacobian is tridiagonal when interleaved."""
+    from scipy.integrate import odeint as integrate
+
+    from benchmarks.peers import banded
+
+    n = problem.y0.size
+    rates, band = np.empty(n), np.empty((3, n))
+
+    def field(t: float, z: np.ndarray) -> np.ndarray:
+        banded.rhs(t, z, problem.p, rates)
+        return rates
+
+    def jacobian(t: float, z: np.ndarray) -> np.ndarray:
+        banded.jacobian(t, z, problem.p, band)
+        return band
+
+    start = banded.interleave(problem.y0)
+    times = np.concatenate([[0.0], problem.times])
+
+    def solve(rtol: float, atol: float) -> np.ndarray:
+        states, report = integrate(
+            field, start, times, Dfun=jacobian, tfirst=True, ml=1, mu=1, rtol=rtol, atol=atol,
+            mxstep=10**6, full_output=True,
+        )  # fmt: skip
+        if report["message"] != "Integration successful.":
+            raise RuntimeError(report["message"])
+        return banded.separate(states[1:])
+
+    return solve
+
+
 def pydiffsol(method: str) -> Callable[[Problem], Solve]:
-    """For the problems that are written in the peer's own language (`diffsl`)."""
+    """The problem is written in the peer's own language (`diffsl`)."""
 
     def make(problem: Problem) -> Solve:
         import pydiffsol as ds
 
         from benchmarks.peers import diffsl
 
-        if problem.name.startswith("P"):
-            code = diffsl.modes(problem)
-        elif problem.name in {"S4", "S4tiny"}:
-            code = diffsl.separate(problem, 4, 4)
-        else:
-            raise NotImplementedError(f"{problem.name} is not written in DiffSL")
-        if problem.y0.size > 500:
-            raise NotImplementedError("a dense matrix of this size is no fair choice for it")
         ode = ds.Ode(
-            code,
+            diffsl.write(problem),
             matrix_type=ds.nalgebra_dense,
             ode_solver={"tsit45": ds.tsit45, "bdf": ds.bdf}[method],
         )
@@ -127,27 +179,3 @@ def pydiffsol(method: str) -> Callable[[Problem], Solve]:
         return solve
 
     return make
-
-
-PEERS: dict[str, Callable[[Problem], Solve]] = {
-    "numbalsoda dop853": numbalsoda("dop853"),
-    "numbalsoda lsoda": numbalsoda("lsoda"),
-    "CyRK DOP853": cyrk("DOP853"),
-    "CyRK LSODA": cyrk("LSODA"),
-    "pydiffsol tsit45": pydiffsol("tsit45"),
-    "pydiffsol bdf": pydiffsol("bdf"),
-    "scipy LSODA": scipy("LSODA"),
-}
-
-PACKAGES = {"numbalsoda": "numbalsoda", "CyRK": "CyRK", "pydiffsol": "pydiffsol"}
-
-
-def missing() -> tuple[str, ...]:
-    """Peers whose package cannot be imported."""
-    absent = []
-    for name, module in PACKAGES.items():
-        try:
-            importlib.import_module(module)
-        except Exception:  # noqa: BLE001  a broken install is as missing as an absent one
-            absent.append(name)
-    return tuple(absent)
