@@ -29,8 +29,9 @@ from odekit.solution import Solution, Status
 
 __all__ = ["coefficients", "gradient_descent", "loss_curve"]
 
-_CALL_STEPS = 200_000  # steps between two returns to Python: an interrupt waits this long at most
-_UNROLLED = 8  # largest dimension whose reduced loops are compiled for it alone
+# Steps between two returns to Python: an interrupt waits this long at most.
+_CALL_STEPS = 800 * loops.KEPT_EVERY
+_UNROLLED = 8  # largest dimension whose loops are compiled for it alone
 _GAP = 50  # rises of the loss closer than this many steps are one window
 _CODES = {loops.NOT_A_NUMBER: Status.nan, loops.BLOWN_UP: Status.blow_up}
 
@@ -230,8 +231,8 @@ class _Run:
         status, code = Status.success, loops.RUNNING
         kept = np.zeros((2, n))
         sizes = self.layer.sizes[1:]
-        known = self.layer.dim if self.layer.dim <= _UNROLLED and moments.kind == "reduced" else 0
-        train = loops.descent(self.layer.case, known)
+        known = self.layer.dim if self.layer.dim <= _UNROLLED else 0
+        train = loops.descent(self.layer.case, known, self.momentum > 0)
 
         def advance(at: Any, saved: Any, slack: float) -> int:
             return int(

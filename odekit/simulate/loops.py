@@ -37,6 +37,8 @@ FAST = {"contract", "reassoc", "nsz"}
 MERGED_ZERO, SEPARATE_ZERO, MERGED_ALL, SEPARATE_ALL = 0, 1, 2, 3
 RUNNING, NOT_A_NUMBER, BLOWN_UP = 0, 1, 2
 PLAIN, HEAVY_BALL, ADAMW = 0, 1, 2
+KEPT_EVERY = 256  # steps between two copies of the state, to go back to on failure
+_HALVED = 100  # features from which a product reads half of the symmetric matrix
 
 
 @njit(cache=True, fastmath=FAST)
@@ -87,26 +89,51 @@ def contract_separate(heads: int, rank: int, dim: int, theta: Floats, P: Floats)
 
 
 @njit(cache=True, fastmath=FAST)
-def contract_all(heads: int, dim: int, theta: Floats, P: Floats, A: Floats, M: Floats) -> None:
-    """Fill P with the coefficients of x_q[d] G[e, f] from u (in theta) and A."""
+def pack_features(dim: int, M: Floats, P: Floats) -> None:
+    """Fill P with M[f, d, e] + M[e, d, f] for e < f, and M[e, d, e] for e = f."""
     E = dim + 1
-    for i in range(dim * E * E):
-        M[i] = 0.0
-    for h in range(heads):
-        u = h * E
-        for de in range(dim * E):
-            w = A[h * dim * E + de]
-            for f in range(E):
-                M[de * E + f] += w * theta[u + f]
+    width = dim * E
     j = 0
     for d in range(dim):
         for e in range(E):
-            row = (d * E + e) * E
-            P[j] = M[row + e]
+            P[j] = M[e * width + d * E + e]
             j += 1
             for f in range(e + 1, E):
-                P[j] = M[row + f] + M[(d * E + f) * E + e]
+                P[j] = M[f * width + d * E + e] + M[e * width + d * E + f]
                 j += 1
+
+
+@njit(cache=True, fastmath=FAST)
+def unpack_features(dim: int, g: Floats, G: Floats) -> None:
+    """Fill G[f, d, e] = G[e, d, f] from the gradient g of P: the transpose of `pack_features`."""
+    E = dim + 1
+    width = dim * E
+    j = 0
+    for d in range(dim):
+        for e in range(E):
+            for f in range(e, E):
+                G[f * width + d * E + e] = g[j]
+                G[e * width + d * E + f] = g[j]
+                j += 1
+
+
+@njit(cache=True, fastmath=FAST)
+def contract_all(heads: int, dim: int, theta: Floats, P: Floats, A: Floats, M: Floats) -> None:
+    """Fill P with the coefficients of x_q[d] G[e, f] from u (in theta) and A.
+
+    M (D+1, D, D+1) has u's index first, so that the inner loops run over the long row of A_h.
+    """
+    E = dim + 1
+    width = dim * E
+    for i in range(E * width):
+        M[i] = 0.0
+    for h in range(heads):
+        a = h * width
+        for f in range(E):
+            w = theta[h * E + f]
+            for i in range(width):
+                M[f * width + i] += w * A[a + i]
+    pack_features(dim, M, P)
 
 
 @njit(cache=True, fastmath=FAST)
@@ -238,26 +265,20 @@ def pull_all(
 ) -> None:
     """Gradient of u and A, or of u, K and Q, from the gradient g of P."""
     E = dim + 1
-    j = 0
-    for d in range(dim):
-        for e in range(E):
-            row = (d * E + e) * E
-            for f in range(e, E):
-                M[row + f] = g[j]
-                M[(d * E + f) * E + e] = g[j]
-                j += 1
+    width = dim * E
     base = heads * E
+    unpack_features(dim, g, M)
     for h in range(heads):
-        u = h * E
+        a = h * width
+        for i in range(width):
+            gA[a + i] = 0.0
         for f in range(E):
-            grad[u + f] = 0.0
-        for de in range(dim * E):
-            w = A[h * dim * E + de]
+            w = theta[h * E + f]
             total = 0.0
-            for f in range(E):
-                total += M[de * E + f] * theta[u + f]
-                grad[u + f] += w * M[de * E + f]
-            gA[h * dim * E + de] = total
+            for i in range(width):
+                total += A[a + i] * M[f * width + i]
+                gA[a + i] += w * M[f * width + i]
+            grad[h * E + f] = total
     if case == MERGED_ALL:
         for i in range(heads * dim * E):
             grad[base + i] = gA[i]
@@ -289,24 +310,56 @@ def pull_back(
 
 @njit(cache=True, fastmath=FAST)
 def times_symmetric(C: Floats, P: Floats, out: Floats) -> None:
-    """Out = C P for symmetric C, by rows eight at a time: no horizontal sums."""
+    """Out = C P for symmetric C, four rows at a time.
+
+    Past some hundred features C no longer fits the first cache, and half of it is read instead.
+    """
     F = P.shape[0]
+    whole = 4 * (F // 4)
+    if F < _HALVED:
+        for b in range(F // 4):
+            i = 4 * b
+            s0 = s1 = s2 = s3 = 0.0
+            for j in range(F):
+                p = P[j]
+                s0 += C[i, j] * p
+                s1 += C[i + 1, j] * p
+                s2 += C[i + 2, j] * p
+                s3 += C[i + 3, j] * p
+            out[i], out[i + 1], out[i + 2], out[i + 3] = s0, s1, s2, s3
+        for i in range(whole, F):
+            s0 = 0.0
+            for j in range(F):
+                s0 += C[i, j] * P[j]
+            out[i] = s0
+        return
     for j in range(F):
         out[j] = 0.0
-    i = 0
-    while i + 8 <= F:
-        a, b, c, d = P[i], P[i + 1], P[i + 2], P[i + 3]
-        p, q, r, s = P[i + 4], P[i + 5], P[i + 6], P[i + 7]
-        for j in range(F):
-            out[j] += (a * C[i, j] + b * C[i + 1, j] + c * C[i + 2, j] + d * C[i + 3, j]) + (
-                p * C[i + 4, j] + q * C[i + 5, j] + r * C[i + 6, j] + s * C[i + 7, j]
-            )
-        i += 8
-    while i < F:
-        a = P[i]
-        for j in range(F):
-            out[j] += a * C[i, j]
-        i += 1
+    for b in range(F // 4):
+        i = 4 * b
+        for k in range(4):
+            for j in range(4):
+                out[i + k] += C[i + k, i + j] * P[i + j]
+        p0, p1, p2, p3 = P[i], P[i + 1], P[i + 2], P[i + 3]
+        # Slices: an index that starts above zero would keep the loop out of SIMD lanes.
+        c0, c1, c2, c3 = C[i, i + 4 :], C[i + 1, i + 4 :], C[i + 2, i + 4 :], C[i + 3, i + 4 :]
+        right, below = P[i + 4 :], out[i + 4 :]
+        s0 = s1 = s2 = s3 = 0.0
+        for j in range(right.shape[0]):
+            p = right[j]
+            x0, x1, x2, x3 = c0[j], c1[j], c2[j], c3[j]
+            s0 += x0 * p
+            s1 += x1 * p
+            s2 += x2 * p
+            s3 += x3 * p
+            below[j] += (x0 * p0 + x1 * p1) + (x2 * p2 + x3 * p3)
+        out[i] += s0
+        out[i + 1] += s1
+        out[i + 2] += s2
+        out[i + 3] += s3
+    for i in range(whole, F):
+        for j in range(whole, F):
+            out[i] += C[i, j] * P[j]
 
 
 @njit(cache=True, fastmath=FAST)
@@ -337,20 +390,174 @@ def moments_gradient(
     return loss
 
 
+@njit(cache=True, fastmath=FAST)
+def step_merged(heads: int, features: int, theta: Floats, g: Floats, lr: float, P: Floats) -> None:
+    """Plain step along the gradient g of P, and the new P: each weight is read once."""
+    for j in range(features):
+        P[j] = 0.0
+    for h in range(heads):
+        base = heads + h * features
+        w = theta[h]
+        total = 0.0
+        for j in range(features):
+            total += theta[base + j] * g[j]
+        new = w - lr * total
+        theta[h] = new
+        w *= lr
+        for j in range(features):
+            x = theta[base + j] - w * g[j]
+            theta[base + j] = x
+            P[j] += new * x
+
+
+@njit(cache=True, fastmath=FAST)
+def step_separate(
+    heads: int,
+    rank: int,
+    dim: int,
+    theta: Floats,
+    g: Floats,
+    lr: float,
+    P: Floats,
+    pulled: Floats,
+) -> None:
+    """Plain step along the gradient g of P, and the new P; `pulled` (D,) is scratch."""
+    half = heads * rank * dim
+    for i in range(dim * dim):
+        P[i] = 0.0
+    for h in range(heads):
+        v = theta[h]
+        w = lr * v
+        slope = 0.0
+        for r in range(rank):
+            k = heads + (h * rank + r) * dim
+            q = k + half
+            for e in range(dim):
+                pulled[e] = 0.0
+            for b in range(dim // 4):
+                d = 4 * b
+                k0, k1, k2, k3 = theta[k + d], theta[k + d + 1], theta[k + d + 2], theta[k + d + 3]
+                i0 = d * dim
+                i1, i2, i3 = i0 + dim, i0 + 2 * dim, i0 + 3 * dim
+                t0 = t1 = t2 = t3 = 0.0
+                for e in range(dim):
+                    x = theta[q + e]
+                    g0, g1, g2, g3 = g[i0 + e], g[i1 + e], g[i2 + e], g[i3 + e]
+                    t0 += g0 * x
+                    t1 += g1 * x
+                    t2 += g2 * x
+                    t3 += g3 * x
+                    pulled[e] += (k0 * g0 + k1 * g1) + (k2 * g2 + k3 * g3)
+                slope += (k0 * t0 + k1 * t1) + (k2 * t2 + k3 * t3)
+                theta[k + d] = k0 - w * t0
+                theta[k + d + 1] = k1 - w * t1
+                theta[k + d + 2] = k2 - w * t2
+                theta[k + d + 3] = k3 - w * t3
+            for d in range(4 * (dim // 4), dim):
+                k0 = theta[k + d]
+                t0 = 0.0
+                for e in range(dim):
+                    t0 += g[d * dim + e] * theta[q + e]
+                    pulled[e] += k0 * g[d * dim + e]
+                slope += k0 * t0
+                theta[k + d] = k0 - w * t0
+            for e in range(dim):
+                theta[q + e] -= w * pulled[e]
+        v -= lr * slope
+        theta[h] = v
+        for r in range(rank):
+            k = heads + (h * rank + r) * dim
+            q = k + half
+            for d in range(dim):
+                w = v * theta[k + d]
+                for e in range(dim):
+                    P[d * dim + e] += w * theta[q + e]
+
+
+@njit(cache=True, fastmath=FAST)
+def step_all(
+    case: int,
+    heads: int,
+    rank: int,
+    dim: int,
+    theta: Floats,
+    g: Floats,
+    lr: float,
+    P: Floats,
+    A: Floats,
+    M: Floats,
+    G: Floats,
+    gA: Floats,
+    pulled: Floats,
+) -> None:
+    """Plain step along the gradient g of P, and the new P, of the layer with all blocks.
+
+    A holds the key-query blocks (H, D, D+1) before and after: for the merged family it is that
+    part of theta itself. G, gA (D (D+1),) and `pulled` (2 (D+1),) are scratch.
+    """
+    E = dim + 1
+    width = dim * E
+    unpack_features(dim, g, G)
+    for i in range(E * width):
+        M[i] = 0.0
+    for h in range(heads):
+        a = h * width
+        for i in range(width):
+            gA[i] = 0.0
+        for f in range(E):
+            w = lr * theta[h * E + f]
+            total = 0.0
+            for i in range(width):
+                total += A[a + i] * G[f * width + i]
+                gA[i] += w * G[f * width + i]
+            pulled[f] = lr * total
+        if case == MERGED_ALL:
+            for i in range(width):
+                A[a + i] -= gA[i]
+        else:
+            for i in range(width):
+                A[a + i] = 0.0
+            for r in range(rank):
+                k = heads * E + (h * rank + r) * E
+                q = heads * E * (1 + rank) + (h * rank + r) * dim
+                for d in range(dim):
+                    total = 0.0
+                    for e in range(E):
+                        total += gA[d * E + e] * theta[k + e]
+                    pulled[E + d] = total
+                for d in range(dim):
+                    w = theta[q + d]
+                    for e in range(E):
+                        theta[k + e] -= w * gA[d * E + e]
+                    theta[q + d] = w - pulled[E + d]
+                for d in range(dim):
+                    w = theta[q + d]
+                    for e in range(E):
+                        A[a + d * E + e] += w * theta[k + e]
+        for f in range(E):
+            w = theta[h * E + f] - pulled[f]
+            theta[h * E + f] = w
+            for i in range(width):
+                M[f * width + i] += w * A[a + i]
+    pack_features(dim, M, P)
+
+
 @cache
-def descent(case: int, known: int) -> Any:
+def descent(case: int, known: int, heavy: bool) -> Any:
     """Compile full-batch gradient descent on the moments, for one case.
 
     With the case a constant the step is inlined; with the dimension `known` as well (0: read at
-    run time) its short loops are unrolled, twice as fast at D = 8.
+    run time) its short loops are unrolled, up to twice as fast. Without momentum (not `heavy`) the
+    pull-back, the update and the next contraction are one pass over the weights.
 
-    The compiled function trains in place from step span[0] to span[1]. `save_at` are the steps to
-    record and `saved[0]` how many are done. `rises` (W, 2) collects the windows of steps in which
-    the loss rose by more than `slack` (rises closer than `gap` steps are one window), `saved[1]`
-    counts them, `rise_states` holds the state at each window's start. `memory` = [loss of the step
-    before], nan at the start. `kept` (2, n) is the state and velocity at step span[2], copied every
-    256 steps: on failure the caller goes back to it. Returns a code; span[0] is left at the last
-    step looked at, whose loss is bad on failure.
+    The compiled function trains in place from step span[0] to span[1]; span[0] must be a multiple
+    of KEPT_EVERY, where P is contracted anew, so that a run does not depend on where it was split.
+    `save_at` are the steps to record and `saved[0]` how many are done. `rises` (W, 2) collects the
+    windows of steps in which the loss rose by more than `slack` (rises closer than `gap` steps are
+    one window), `saved[1]` counts them, `rise_states` holds the state at each window's start.
+    `memory` = [loss of the step before], nan at the start. `kept` (2, n) is the state and velocity
+    at step span[2], copied every KEPT_EVERY steps: on failure the caller goes back to it. Returns a
+    code; span[0] is left at the last step looked at, whose loss is bad on failure.
     """
 
     @njit(cache=True, fastmath=FAST)
@@ -383,21 +590,23 @@ def descent(case: int, known: int) -> Any:
         E = dim + 1
         F = dim * dim if case < MERGED_ALL else dim * E * (E + 1) // 2
         P, g, grad = np.empty(F), np.empty(F), np.empty(n)
-        A, gA = np.empty(heads * dim * E), np.empty(heads * dim * E)
-        M = np.empty(dim * E * E)
+        A = theta[heads * E :] if case == MERGED_ALL else np.empty(heads * dim * E)
+        gA = np.empty(heads * dim * E)
+        M, G, pulled = np.empty(dim * E * E), np.empty(dim * E * E), np.empty(2 * E)
         step, last = span[0], span[1]
-        first = step
         done, count, before = saved[0], saved[1], memory[0]
         due = save_at[done] if done < save_at.shape[0] else -1
         code = RUNNING
         while True:
-            if case == MERGED_ZERO:
-                contract_merged(heads, F, theta, P)
-            elif case == SEPARATE_ZERO:
-                contract_separate(heads, rank, dim, theta, P)
-            else:
-                key_query_blocks(case, heads, rank, dim, theta, A)
-                contract_all(heads, dim, theta, P, A, M)
+            if heavy or step % KEPT_EVERY == 0:
+                if case == MERGED_ZERO:
+                    contract_merged(heads, F, theta, P)
+                elif case == SEPARATE_ZERO:
+                    contract_separate(heads, rank, dim, theta, P)
+                else:
+                    if case == SEPARATE_ALL:
+                        query_blocks(heads, rank, dim, theta, A)
+                    contract_all(heads, dim, theta, P, A, M)
             times_symmetric(C, P, g)
             loss = y2
             for j in range(F):
@@ -426,24 +635,27 @@ def descent(case: int, known: int) -> Any:
                 due = save_at[done] if done < save_at.shape[0] else -1
             if step == last:
                 break
-            if (step - first) % 256 == 0:
+            if step % KEPT_EVERY == 0:
                 for i in range(n):
                     kept[0, i] = theta[i]
                     kept[1, i] = velocity[i]
                 span[2] = step
-            if case == MERGED_ZERO:
-                pull_merged(heads, F, theta, g, grad)
-            elif case == SEPARATE_ZERO:
-                pull_separate(heads, rank, dim, theta, g, grad)
-            else:
-                pull_all(case, heads, rank, dim, theta, g, grad, A, M, gA)
-            if momentum == 0.0:
-                for i in range(n):
-                    theta[i] -= lr * grad[i]
-            else:
+            if heavy:
+                if case == MERGED_ZERO:
+                    pull_merged(heads, F, theta, g, grad)
+                elif case == SEPARATE_ZERO:
+                    pull_separate(heads, rank, dim, theta, g, grad)
+                else:
+                    pull_all(case, heads, rank, dim, theta, g, grad, A, M, gA)
                 for i in range(n):
                     velocity[i] = momentum * velocity[i] - lr * grad[i]
                     theta[i] += velocity[i]
+            elif case == MERGED_ZERO:
+                step_merged(heads, F, theta, g, lr, P)
+            elif case == SEPARATE_ZERO:
+                step_separate(heads, rank, dim, theta, g, lr, P, pulled)
+            else:
+                step_all(case, heads, rank, dim, theta, g, lr, P, A, M, G, gA, pulled)
             step += 1
         saved[0], saved[1] = done, count
         memory[0] = before
