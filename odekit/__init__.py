@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from odekit.codegen import compile
     from odekit.field import expected_loss, gradient_flow, vector_field
     from odekit.gaussian import expectation, gaussian, sample
-    from odekit.integrate import Crossing, Limits, Plateau, Save, Tolerance, ensemble, solve
+    from odekit.integrate import (
+        Crossing,
+        Direction,
+        Limits,
+        Plateau,
+        Save,
+        Tolerance,
+        ensemble,
+        sensitivities,
+        solve,
+    )
     from odekit.solution import Solution, Status
     from odekit.tensor import define, dims, eigenvector, einsum, identity, parameter, weight
 
@@ -36,7 +46,17 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "field": ("expected_loss", "gradient_flow", "vector_field"),
     "codegen": ("compile",),
     "solution": ("Solution", "Status"),
-    "integrate": ("Crossing", "Limits", "Plateau", "Save", "Tolerance", "ensemble", "solve"),
+    "integrate": (
+        "Crossing",
+        "Direction",
+        "Limits",
+        "Plateau",
+        "Save",
+        "Tolerance",
+        "ensemble",
+        "sensitivities",
+        "solve",
+    ),
     "analysis": ("closed_form", "conserved", "fixed_points", "reduce", "stability"),
 }
 _SUBPACKAGES = ("claims", "models", "plot", "simulate", "sweep", "testing", "theory")
@@ -44,6 +64,7 @@ _HOME = {name: f"odekit.{room}" for room, names in _ROOMS.items() for name in na
 
 __all__ = [
     "Crossing",
+    "Direction",
     "InputError",
     "Limits",
     "OdekitError",
@@ -73,6 +94,7 @@ __all__ = [
     "plot",
     "reduce",
     "sample",
+    "sensitivities",
     "simulate",
     "solve",
     "stability",

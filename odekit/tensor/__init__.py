@@ -6,6 +6,7 @@ from odekit.tensor.derivative import partial_derivative
 from odekit.tensor.einsum import einsum
 from odekit.tensor.expression import TensorExpr, as_expression
 from odekit.tensor.simplify import Term
+from odekit.tensor.tangent import tangent
 from odekit.tensor.tensors import (
     Eigenvector,
     Tensor,
@@ -33,5 +34,6 @@ __all__ = [
     "is_scalar",
     "parameter",
     "partial_derivative",
+    "tangent",
     "weight",
 ]
