@@ -30,6 +30,12 @@ from odekit.simulate.recall import (
     recall_loss,
     train_recall,
 )
+from odekit.simulate.regression import (
+    RegressionNetwork,
+    regression_gradient,
+    regression_prediction,
+)
+from odekit.simulate.regression_training import train_regression
 from odekit.simulate.ridge_experiment import (
     PosteriorMean,
     PretrainingSet,
@@ -58,6 +64,7 @@ __all__ = [
     "PretrainingSet",
     "RecallNetwork",
     "RecallTask",
+    "RegressionNetwork",
     "RidgeExperiment",
     "SequenceLaw",
     "Sequences",
@@ -82,6 +89,8 @@ __all__ = [
     "random_concentration",
     "recall_gradient",
     "recall_loss",
+    "regression_gradient",
+    "regression_prediction",
     "ridge_experiment",
     "ridge_solution",
     "sample_gradient",
@@ -92,4 +101,5 @@ __all__ = [
     "statistics",
     "train_addition",
     "train_recall",
+    "train_regression",
 ]

@@ -44,11 +44,13 @@ class Batches(Protocol):
 class Fresh:
     """New sequences for every step."""
 
-    def __init__(self, law: SequenceLaw, batch: int, seed: int) -> None:
+    def __init__(
+        self, law: SequenceLaw, batch: int, seed: int, at_once: int = _BLOCK_NUMBERS
+    ) -> None:
         self.law, self.batch, self.seed = law, batch, seed
         tokens = max(law.context) + 1  # type: ignore[arg-type]
         numbers = batch * tokens * (law.dim + 1)
-        self.length = max(1, min(_BLOCK_STEPS, _BLOCK_NUMBERS // numbers))
+        self.length = max(1, min(_BLOCK_STEPS, at_once // numbers))
 
     def block(self, first: int) -> int:
         """Return the step after the last of the block that holds step `first`."""
@@ -69,10 +71,11 @@ class Fresh:
         law = self.law
         arrays = [np.asarray(v) for v in (law.covariance, law.task)]
         fixed = None if law.fixed is None else np.asarray(law.fixed)
+        pool = () if law.pool is None else (np.asarray(law.pool),)
         return {
             "data": "fresh sequences",
             "law": digest(*arrays, fixed if fixed is not None else "none", law.context, law.noise,
-                          law.noisy_query, law.in_context),
+                          law.noisy_query, law.in_context, *pool),
         }  # fmt: skip
 
 

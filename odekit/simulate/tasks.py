@@ -74,6 +74,8 @@ class SequenceLaw:
         Fraction of sequences with a task of their own; the others have the task `fixed`.
     fixed : array (D,) or None
         The in-weight task; needed when `in_context` is below 1.
+    pool : array (k, D) or None
+        Tasks of which each sequence takes one, equally likely, instead of a Gaussian one.
     """
 
     covariance: ArrayLike
@@ -83,6 +85,7 @@ class SequenceLaw:
     noisy_query: bool = True
     in_context: float = 1.0
     fixed: ArrayLike | None = None
+    pool: ArrayLike | None = None
 
     def __post_init__(self) -> None:
         covariance = checked_covariance(self.covariance, "covariance")
@@ -105,9 +108,16 @@ class SequenceLaw:
                 raise InputError(f"fixed has shape {fixed.shape}, expected ({D},).")
         elif fraction < 1:
             raise InputError("in_context is below 1: give the in-weight task as fixed= (D,).")
+        pool = None
+        if self.pool is not None:
+            if not np.array_equal(task, np.eye(D)):
+                raise InputError("Give task= (a covariance) or pool= (the tasks), not both.")
+            pool = real_array(self.pool, "pool", ndim=2)
+            if pool.shape[1] != D or not len(pool):
+                raise InputError(f"pool has shape {pool.shape}, expected (k, {D}) with k >= 1.")
         for name, value in (
             ("covariance", covariance), ("context", chosen), ("task", task), ("noise", noise),
-            ("in_context", fraction), ("fixed", fixed),
+            ("in_context", fraction), ("fixed", fixed), ("pool", pool),
         ):  # fmt: skip
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_roots", (_root(covariance), _root(task)))
@@ -136,7 +146,11 @@ class SequenceLaw:
         rows = max(1, 500_000 // ((longest + 1) * D))
         for start in range(0, count, rows):  # in place: a large set is not held twice
             x[start : start + rows] = x[start : start + rows] @ root
-        w = rng.standard_normal((count, D)) @ task_root
+        if self.pool is None:
+            w = rng.standard_normal((count, D)) @ task_root
+        else:
+            pool = np.asarray(self.pool)
+            w = pool[rng.integers(len(pool), size=count)]
         own = np.ones(count, dtype=np.bool_)
         if self.in_context < 1:
             own = rng.random(count) < self.in_context
@@ -197,6 +211,7 @@ def sequences(
     noisy_query: bool = True,
     in_context: float = 1.0,
     fixed: ArrayLike | None = None,
+    pool: ArrayLike | None = None,
     closed: bool = False,
 ) -> Sequences:
     """Draw training sequences: ``y_n = w . x_n + noise``, the query last.
@@ -205,7 +220,7 @@ def sequences(
     ----------
     count : int
         Number of sequences P; with `closed`, half of them are drawn.
-    covariance, context, task, noise, noisy_query, in_context, fixed
+    covariance, context, task, noise, noisy_query, in_context, fixed, pool
         See `SequenceLaw`.
     seed : int
     closed : bool
@@ -224,6 +239,7 @@ def sequences(
         noisy_query=noisy_query,
         in_context=in_context,
         fixed=fixed,
+        pool=pool,
     )
     count = whole_number(count, "count", 1)
     rng = np.random.default_rng(whole_number(seed, "seed", 0))
