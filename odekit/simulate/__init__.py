@@ -5,6 +5,7 @@ from odekit.simulate.derived import sample_gradient
 from odekit.simulate.descent import coefficients, gradient_descent, loss_curve
 from odekit.simulate.edge import EdgeOfStabilityWarning, sharpness
 from odekit.simulate.layer import Layer
+from odekit.simulate.linear_moments import LinearStatistics, linear_statistics
 from odekit.simulate.modular import (
     AdditionTask,
     addition_gradient,
@@ -57,6 +58,7 @@ __all__ = [
     "Agreement",
     "EdgeOfStabilityWarning",
     "Layer",
+    "LinearStatistics",
     "NetworkRun",
     "Optimiser",
     "Population",
@@ -81,6 +83,7 @@ __all__ = [
     "gradient_descent",
     "initial",
     "label_count_plateau",
+    "linear_statistics",
     "loss_curve",
     "population_error",
     "population_statistics",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from odekit.errors import InputError
-from odekit.simulate import loops
-from odekit.simulate.edge import WINDOWS, report_edge
+from odekit.simulate import linear_loops, loops
+from odekit.simulate.full_batch import Work, run
 from odekit.simulate.layer import (
     Floats,
     Layer,
@@ -21,24 +21,34 @@ from odekit.simulate.layer import (
     layer_of,
     positive_number,
 )
+from odekit.simulate.linear_models import is_linear, linear_model_of
+from odekit.simulate.linear_moments import (
+    LinearStatistics,
+    features_of,
+    linear_coefficients,
+    moments_of,
+)
 from odekit.simulate.moments import Statistics, statistics
 from odekit.simulate.optimiser import Optimiser
 from odekit.simulate.population import Population, population_statistics
-from odekit.simulate.record import configuration_of, solution_of, steps_to_save, whole_number
-from odekit.solution import Solution, Status
+from odekit.simulate.record import (
+    Checkpoint,
+    configuration_of,
+    digest,
+    solution_of,
+    steps_to_save,
+    whole_number,
+)
+from odekit.solution import Solution
 
 __all__ = ["coefficients", "gradient_descent", "loss_curve"]
 
-# Steps between two returns to Python: an interrupt waits this long at most.
-_CALL_STEPS = 800 * loops.KEPT_EVERY
 _UNROLLED = 8  # largest dimension whose loops are compiled for it alone
-_GAP = 50  # rises of the loss closer than this many steps are one window
-_CODES = {loops.NOT_A_NUMBER: Status.nan, loops.BLOWN_UP: Status.blow_up}
 
 
 def gradient_descent(
     model: Any,
-    data: Statistics | Population | tuple[ArrayLike, ArrayLike],
+    data: Statistics | LinearStatistics | Population | tuple[ArrayLike, ArrayLike],
     *,
     y0: Mapping[str, ArrayLike],
     lr: float,
@@ -47,16 +57,19 @@ def gradient_descent(
     momentum: float = 0.0,
     attention: str = "linear",
     normalise: bool = True,
+    checkpoint: str | Path | None = None,
+    progress: Callable[[int, float], None] | None = None,
 ) -> Solution:
     """Train by full-batch gradient descent on the mean squared error (no 1/2).
 
     Parameters
     ----------
     model : Model
-        An attention model of `odekit.models`; with `Population` any model.
-    data : Statistics, (x, y), or Population
-        Sufficient statistics, sequences ``x (P, N+1, D)``, ``y (P, N+1)``, or the exact expected
-        loss of the model at parameters.
+        An attention model of `odekit.models`, ``deep_linear`` or ``linear_transformer``; with
+        `Population` any model.
+    data : Statistics, LinearStatistics, (x, y), or Population
+        Sufficient statistics, sequences ``x (P, N+1, D)``, ``y (P, N+1)`` (for other models see
+        `linear_statistics`), or the exact expected loss of the model at parameters.
     y0 : mapping
         State name to array: the weights at step 0.
     lr : float
@@ -72,6 +85,10 @@ def gradient_descent(
     normalise : bool
         For sequences and populations: whether the sum over tokens is divided by the number of
         context tokens (published code does not). Statistics carry their own.
+    checkpoint : path, optional
+        Written as the run goes; the same call again goes on from it and ends the same.
+    progress : callable, optional
+        Called with (step, loss) after each compiled stretch of steps.
 
     Returns
     -------
@@ -93,7 +110,7 @@ def gradient_descent(
     if attention == "softmax":
         from odekit.simulate.stochastic import sgd
 
-        if isinstance(data, (Statistics, Population)):
+        if isinstance(data, (Statistics, LinearStatistics, Population)):
             raise InputError(
                 "Softmax attention has no sufficient statistics; pass the sequences (x, y)."
             )
@@ -106,42 +123,50 @@ def gradient_descent(
             save_at=at,
             attention="softmax",
             optimiser=Optimiser("heavy ball", momentum) if momentum else "gd",
+            checkpoint=checkpoint,
+            progress=progress,
         )
+    problem: Any
     if isinstance(data, Population) and not _in_closed_form(model):
-        from odekit.simulate.flow_descent import descend_flow
+        from odekit.simulate.flow_descent import FlowDescent
 
-        return descend_flow(model, data, y0=y0, lr=lr, steps=steps, at=at, momentum=momentum)
-    layer = layer_of(model, y0)
-    moments = moments_for(layer, data, normalise, fixed_sizes(model).get("context"))
-    run = _Run(layer, moments, lr, momentum)
-    started = time.perf_counter()
-    outcome = run(layer.pack(checked_state(y0, layer.shapes)), steps, at)
+        problem = FlowDescent(model, data, y0, steps)
+    elif is_linear(model):
+        problem = LinearDescent(model, data, y0, normalise)
+    else:
+        problem = LayerDescent(model, data, y0, normalise, momentum > 0)
     settings = configuration_of(
         "gradient_descent",
         model=_name(model),
-        layer=repr(layer),
         lr=lr,
         steps=steps,
         momentum=momentum,
         attention="linear",
         normalise=normalise,
-        data=_describe(data, moments),
+        **problem.describe(),
     )
+    kept = Checkpoint(
+        None if checkpoint is None else Path(checkpoint), digest(settings, problem.theta, at)
+    )
+    outcome = run(
+        problem, problem.theta, lr=lr, momentum=momentum, steps=steps, at=at, checkpoint=kept,
+        progress=progress,
+    )  # fmt: skip
     return solution_of(
-        t=outcome["t"],
-        states=layer.unpack(outcome["states"]),
-        loss=outcome["loss"],
-        status=outcome["status"],
-        step=outcome["step"],
+        t=outcome.t,
+        states=problem.unpack(outcome.states),
+        loss=outcome.loss,
+        status=outcome.status,
+        step=outcome.step,
         stats={
             "method": "gradient descent" if momentum == 0 else "heavy ball",
-            "seconds": time.perf_counter() - started,
+            "seconds": outcome.seconds,
             "lr": lr,
-            "edge": outcome["edge"],
+            "edge": outcome.edge,
             "configuration": settings,
         },
         params=data.params if isinstance(data, Population) else None,
-        field=getattr(model, "flow", None) if isinstance(data, Population) else None,
+        field=getattr(model, "flow", model) if isinstance(data, Population) else None,
     )
 
 
@@ -155,18 +180,21 @@ def _name(model: Any) -> str:
     return str(getattr(model, "name", type(model).__name__))
 
 
-def _describe(data: Any, moments: Statistics) -> str:
-    what = (
-        type(data).__name__
-        if isinstance(data, (Statistics, Population))
-        else (f"sequences {np.shape(data[0])}")
-    )
-    return f"{what}: {moments.kind} statistics, {moments.c.size} features"
-
-
 def _in_closed_form(model: Any) -> bool:
+    if is_linear(model):
+        return features_of(model) != "all"
     kind = kind_of(model)
     return kind is not None and kind[1] == "zero"
+
+
+def _described(data: Any, kind: str, features: int, *arrays: Any) -> dict[str, Any]:
+    what = type(data).__name__
+    if isinstance(data, (tuple, list)):
+        what = f"sequences {np.shape(data[0])}"
+    return {
+        "data": f"{what}: {kind} statistics, {features} features",
+        "statistics": digest(*arrays),
+    }
 
 
 def moments_for(layer: Layer, data: Any, normalise: bool, context: int | None = None) -> Statistics:
@@ -211,72 +239,95 @@ def moments_for(layer: Layer, data: Any, normalise: bool, context: int | None = 
     return moments
 
 
-class _Run:
-    """Drives the compiled loop and gathers what it leaves."""
+class LayerDescent:
+    """Linear attention on its statistics."""
 
-    def __init__(self, layer: Layer, moments: Statistics, lr: float, momentum: float) -> None:
-        self.layer, self.moments, self.lr, self.momentum = layer, moments, lr, momentum
+    replays = True
 
-    def __call__(self, theta: Floats, steps: int, at: Any) -> dict[str, Any]:
-        moments, n = self.moments, self.layer.size
-        velocity = np.zeros(n)
-        states, losses = np.empty((at.size, n)), np.empty(at.size)
-        span, saved = np.array([0, 0, 0]), np.zeros(2, dtype=np.int64)
-        rises, starts = np.zeros((WINDOWS, 2), dtype=np.int64), np.zeros((WINDOWS, n))
-        memory = np.array([np.nan])
-        first = float(moments.loss(coefficients(self.layer, self.layer.unpack(theta))))
-        # Twelve decades above the start: no run comes back from there, and overflow is far.
-        ceiling = 1e12 * (abs(first) + moments.y2) + 1.0
-        slack = 1e-12 * moments.y2  # rounding of the loss, which is a difference of terms like y2
-        status, code = Status.success, loops.RUNNING
-        kept = np.zeros((2, n))
-        sizes = self.layer.sizes[1:]
+    def __init__(
+        self, model: Any, data: Any, y0: Mapping[str, ArrayLike], normalise: bool, heavy: bool
+    ) -> None:
+        self.layer = layer_of(model, y0)
+        self.data = data
+        self.moments = moments_for(self.layer, data, normalise, fixed_sizes(model).get("context"))
+        self.theta = self.layer.pack(checked_state(y0, self.layer.shapes))
+        self.unpack = self.layer.unpack
+        self.scale = self.moments.y2
         known = self.layer.dim if self.layer.dim <= _UNROLLED else 0
-        train = loops.descent(self.layer.case, known, self.momentum > 0)
+        self.train = loops.descent(self.layer.case, known, heavy)
 
-        def advance(at: Any, saved: Any, slack: float) -> int:
-            return int(
-                train(
-                    *sizes, theta, velocity, moments.C, moments.c, moments.y2, self.lr,
-                    self.momentum, span, at, saved, states, losses, ceiling, slack, _GAP, rises,
-                    starts, memory, kept,
-                )
-            )  # fmt: skip
-
-        try:
-            while True:
-                span[1] = min(span[0] + _CALL_STEPS, steps)
-                code = advance(at, saved, slack)
-                if code != loops.RUNNING or span[0] >= steps:
-                    break
-        except KeyboardInterrupt:
-            status = Status.interrupted
-        if code != loops.RUNNING:
-            status = _CODES[code]
-            bad = int(span[0])
-            if bad > 0:
-                # Back to the last copy and on to the step before the bad one, by the same code.
-                theta[:], velocity[:] = kept
-                span[0], span[1] = span[2], bad - 1
-                advance(np.zeros(0, dtype=np.int64), np.zeros(2, dtype=np.int64), np.inf)
-        edge = report_edge(rises, starts, int(saved[1]), self.gradient, self.lr, self.momentum)
-        done, step = int(saved[0]), int(span[0])
-        t, states, losses = at[:done], states[:done], losses[:done]
-        if status is not Status.success and (not done or t[-1] != step):
-            t = np.append(t, step)
-            states = np.vstack([states, theta])
-            losses = np.append(losses, memory[0])
+    def describe(self) -> dict[str, Any]:
+        """Return what the configuration records."""
+        m = self.moments
         return {
-            "t": t,
-            "states": states,
-            "loss": losses,
-            "status": status,
-            "step": step,
-            "edge": edge,
+            "layer": repr(self.layer),
+            **_described(self.data, m.kind, m.c.size, m.C, m.c, m.y2),
         }
 
+    def loss(self, theta: Floats) -> float:
+        """Return the loss."""
+        return moments_gradient(self.layer, self.moments, theta)[0]
+
     def gradient(self, theta: Floats) -> Floats:
+        """Return the gradient (n,)."""
         return moments_gradient(self.layer, self.moments, theta)[1]
+
+    def advance(self, work: Work) -> int:
+        """Do the steps from work.span[0] to work.span[1]; return a code."""
+        m = self.moments
+        return int(
+            self.train(
+                *self.layer.sizes[1:], work.theta, work.velocity, m.C, m.c, m.y2, work.lr,
+                work.momentum, *work.tail, work.kept,
+            )
+        )  # fmt: skip
+
+
+class LinearDescent:
+    """A deep linear network or a p, q transformer on its statistics."""
+
+    replays = True
+
+    def __init__(self, model: Any, data: Any, y0: Mapping[str, ArrayLike], normalise: bool) -> None:
+        self.linear = linear_model_of(model, y0)
+        self.data, self.moments = data, moments_of(self.linear, model, data, normalise)
+        self.theta, self.unpack = self.linear.pack(y0), self.linear.unpack
+        self.scale = self.moments.y2
+        self.scratch = self.linear.scratch()
+        self.train = linear_loops.descent(self.linear.kind)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the configuration records."""
+        m = self.moments
+        return {
+            "sizes": self.linear.sizes.tolist(),
+            **_described(self.data, m.features, m.c.shape[1], m.C, m.c, m.y2),
+        }
+
+    def loss(self, theta: Floats) -> float:
+        """Return the loss."""
+        return self._evaluate(theta)[0]
+
+    def gradient(self, theta: Floats) -> Floats:
+        """Return the gradient (n,)."""
+        return self._evaluate(theta)[1]
+
+    def _evaluate(self, theta: Floats) -> tuple[float, Floats]:
+        linear, m, grad = self.linear, self.moments, np.empty(theta.size)
+        loss = linear_loops.loss_and_gradient(
+            linear.kind, linear.sizes, linear.slots, theta, m.C, m.c, m.y2, grad, self.scratch
+        )
+        return float(loss), grad
+
+    def advance(self, work: Work) -> int:
+        """Do the steps from work.span[0] to work.span[1]; return a code."""
+        linear, m = self.linear, self.moments
+        return int(
+            self.train(
+                linear.sizes, linear.slots, self.scratch, work.theta, work.velocity, m.C, m.c,
+                m.y2, work.lr, work.momentum, *work.tail, work.kept,
+            )
+        )  # fmt: skip
 
 
 def moments_gradient(layer: Layer, moments: Statistics, theta: Floats) -> tuple[float, Floats]:
@@ -301,7 +352,7 @@ def moments_gradient(layer: Layer, moments: Statistics, theta: Floats) -> tuple[
 
 
 def coefficients(model: Any, states: Mapping[str, ArrayLike]) -> Floats:
-    """Coefficients of the features in the linear-attention prediction.
+    """Coefficients of the features in the prediction.
 
     Parameters
     ----------
@@ -311,10 +362,12 @@ def coefficients(model: Any, states: Mapping[str, ArrayLike]) -> Floats:
 
     Returns
     -------
-    array (..., F)
-        In the order of `Statistics`.
+    array (..., F) or (..., O, F)
+        In the order of `Statistics`; for the models of `linear_statistics` the map W.
     """
     arrays = {name: np.asarray(value, dtype=np.float64) for name, value in states.items()}
+    if is_linear(model):
+        return linear_coefficients(model, arrays)
     if not isinstance(model, Layer):
         lead = _leading(model, arrays)
         layer = layer_of(model, {name: value[(0,) * lead] for name, value in arrays.items()})
@@ -355,11 +408,12 @@ def loss_curve(
     Parameters
     ----------
     model : Model or Layer
-        A linear-attention model.
+        A linear-attention model, or one of `linear_statistics`.
     run : Solution or mapping
         A run, or states ``(K, *shape)``.
-    data : Statistics, (x, y), or Population
-        The test set; `Population` stands for infinitely many sequences (reduced model only).
+    data : Statistics, LinearStatistics, (x, y), or Population
+        The test set; `Population` stands for infinitely many sequences (reduced attention and
+        restricted transformer only).
     normalise : bool
         As in `gradient_descent`.
 
@@ -370,6 +424,9 @@ def loss_curve(
     """
     states = run.states if isinstance(run, Solution) else run
     arrays = {name: np.asarray(value, dtype=np.float64) for name, value in states.items()}
+    if is_linear(model):
+        linear = linear_model_of(model, {name: value[0] for name, value in arrays.items()})
+        return moments_of(linear, model, data, normalise).loss(linear_coefficients(model, arrays))
     layer = layer_of(model, {name: value[0] for name, value in arrays.items()})
     moments = moments_for(layer, data, normalise, fixed_sizes(model).get("context"))
     return moments.loss(coefficients(layer, arrays))

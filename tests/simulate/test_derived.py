@@ -8,7 +8,9 @@ import pytest
 import odekit as ok
 import odekit.simulate as sim
 from odekit.errors import InputError
-from odekit.simulate.flow_descent import descend_flow
+from odekit.simulate.flow_descent import FlowDescent
+from odekit.simulate.full_batch import run as drive
+from odekit.simulate.record import Checkpoint
 from odekit.solution import Status
 
 L = np.array([[0.6, 0.1], [0.1, 0.4]])
@@ -127,10 +129,14 @@ def test_the_flows_own_steps_equal_the_closed_form(family, momentum):
     y0 = sim.initial(model, 0.4, 0, heads=2, dim=2, rank=2)
     data = sim.Population({"Lambda": L, "N": 4})
     closed = sim.gradient_descent(model, data, y0=y0, lr=0.1, steps=200, momentum=momentum)
-    own = descend_flow(model, data, y0=y0, lr=0.1, steps=200, at=np.arange(201), momentum=momentum)
+    flow = FlowDescent(model, data, y0, 200)
+    own = drive(
+        flow, flow.theta, lr=0.1, momentum=momentum, steps=200, at=np.arange(201),
+        checkpoint=Checkpoint(None, ""),
+    )  # fmt: skip
     np.testing.assert_allclose(own.loss, closed.loss, rtol=1e-11)
-    for name in y0:
-        np.testing.assert_allclose(own[name], closed[name], rtol=1e-9, atol=1e-13)
+    for name, values in flow.unpack(own.states).items():
+        np.testing.assert_allclose(values, closed[name], rtol=1e-9, atol=1e-13)
     model_loss = model.flow.loss_value(y0, data.params)
     assert closed.loss[0] == pytest.approx(model_loss, rel=1e-13)
 

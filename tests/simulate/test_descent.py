@@ -173,7 +173,7 @@ def test_long_runs_are_split_without_a_trace(monkeypatch):
     made = layer("separate", "zero")
     population = sim.Population({"Lambda": COVARIANCE, "N": 7})
     whole = sim.gradient_descent(made, population, y0=start(made), lr=0.1, steps=1000)
-    monkeypatch.setattr("odekit.simulate.descent._CALL_STEPS", loops.KEPT_EVERY)
+    monkeypatch.setattr("odekit.simulate.full_batch._CALL_STEPS", loops.KEPT_EVERY)
     split = sim.gradient_descent(made, population, y0=start(made), lr=0.1, steps=1000)
     np.testing.assert_array_equal(whole.loss, split.loss)
     np.testing.assert_array_equal(whole["K"], split["K"])
