@@ -1,6 +1,7 @@
 """Pictures of runs: loss curves with predicted plateaus, weights, modes, agreement."""
 
 from odekit.plot.curves import band, loss_curve, on_common_times, plateau_lines
+from odekit.plot.derivatives import sensitivities
 from odekit.plot.look import PALETTE, WIDTHS, finish, panels, sequence, style
 from odekit.plot.measured import agreement, power_law
 from odekit.plot.run import solution
@@ -18,6 +19,7 @@ __all__ = [
     "panels",
     "plateau_lines",
     "power_law",
+    "sensitivities",
     "sequence",
     "solution",
     "style",

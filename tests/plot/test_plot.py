@@ -5,6 +5,7 @@ import io
 import matplotlib as mpl
 import numpy as np
 import pytest
+import sympy as sp
 
 import odekit as ok
 import odekit.plot as plot
@@ -129,3 +130,17 @@ def test_a_solution_plots_itself(run):
     assert len(figure.axes) == 2
     assert len(figure.axes[1].lines) == 2 + 4  # every entry of v (2,) and M (2, 2)
     assert len(Solution(t=run.t, states={"v": run["v"]}).plot(time="log").axes) == 1
+
+
+def test_sensitivities_are_drawn_as_shares_with_their_sizes_in_the_legend():
+    x, k = sp.symbols("x k", positive=True)
+    field = ok.vector_field({x: -k * x}, parameters=(k,), loss=x**2)
+    found = ok.sensitivities(field, {"x": 2.0}, np.linspace(0, 3, 31), {"k": 0.7}, to=["k", "x"])
+    figure = found.plot()
+    lines = [line for line in figure.axes[1].lines if len(line.get_xdata()) == 31]
+    for line, expected in zip(lines, found.loss.T, strict=True):
+        np.testing.assert_allclose(line.get_ydata(), expected / np.abs(expected).max())
+    texts = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
+    assert texts[1] == "x: 4"
+    with pytest.raises(ok.InputError, match="direction"):
+        found.plot(directions=["kk"])
