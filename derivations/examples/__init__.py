@@ -3,7 +3,7 @@
 Read `low_rank` (matrix factorisation and low-rank adaptation), `autoencoder`, `tasks` (attention
 on noisy labels, general tasks and mixtures of tasks) and `two_layer` (correlated rows, weight
 decay, layers with rates of their own). Each has its model first, then its checked statements
-(``derive``) and its figure (``draw``).
+(``derive``) and its figure (``draw``). `phase_diagram` sweeps the published models instead.
 """
 
 from odekit.reproduce import Target
@@ -15,5 +15,6 @@ TARGETS = tuple(
         ("autoencoder", "A linear autoencoder learns principal components one by one"),
         ("tasks", "In-context regression: label noise, task covariance, mixed tasks"),
         ("two_layer", "Two layers: correlated rows, weight decay, own rates"),
+        ("phase_diagram", "Phase diagrams: how long plateaus last, and how many there are"),
     )
 )

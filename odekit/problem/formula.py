@@ -7,6 +7,7 @@ never evaluated as Python, as ``sympy.sympify`` would do.
 from __future__ import annotations
 
 import ast
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -125,12 +126,17 @@ def _parsed(text: str, names: Mapping[str, Any], arithmetic: _Arithmetic) -> Any
     if len(text) > _LONGEST:
         raise InputError(f"A formula has at most {_LONGEST} characters, got {len(text)}.")
     try:
-        tree = ast.parse(text.strip(), mode="eval")
-        return _read(tree.body, text, names, arithmetic)
+        return _read(_tree(text.strip()), text, names, arithmetic)
     except SyntaxError as error:
         raise InputError(f"Formula {_short(text)} cannot be read: {error.msg}.") from error
     except (RecursionError, MemoryError) as error:
         raise InputError(f"Formula {_short(text)} is nested too deeply or malformed.") from error
+
+
+@functools.lru_cache(maxsize=256)
+def _tree(text: str) -> ast.expr:
+    """Parse; a sweep reads the same formula at every point."""
+    return ast.parse(text, mode="eval").body
 
 
 def _short(text: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
+import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -248,12 +250,12 @@ def _own_field(document: Mapping[str, Any], params: Mapping[str, Any]) -> Vector
 
 def _start(document: Mapping[str, Any], flow: VectorField) -> dict[str, Array]:
     """States as given; those that are not, drawn from one generator in the field's order."""
-    given = _table(document, "start")
-    _check_keys("state in [start]", given, flow.state_names)
+    given, names = _table(document, "start"), flow.state_names
+    _check_keys("state in [start]", given, names)
     random = _table(document, "random")
     _check_keys("key in random", random, _RANDOM)
-    if len(given) < len(flow.state_names) and "equations" in document and not random:
-        missing = [name for name in flow.state_names if name not in given]
+    if len(given) < len(names) and "equations" in document and not random:
+        missing = [name for name in names if name not in given]
         raise InputError(f"[start] lacks {', '.join(missing)}; or give random = {{scale = 1e-3}}.")
     scale, seed = ({**_RANDOM, **random}[key] for key in _RANDOM)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
@@ -261,28 +263,49 @@ def _start(document: Mapping[str, Any], flow: VectorField) -> dict[str, Array]:
     if not isinstance(scale, int | float) or not np.isfinite(scale) or scale < 0:
         raise InputError(f"The scale of the start is a number of at least 0, got {scale!r}.")
     values = {name: read_value(name, value) for name, value in given.items()}
-    if all(name in given for name in flow.state_names):
+    if len(given) == len(names):
         return values
-    generator = np.random.default_rng(seed)
-    drawn = {}
-    for name, shape in _state_shapes(flow).items():
-        if name not in given:
-            unknown = [str(size) for size in shape if not str(size).isdecimal()]
-            if unknown:
-                raise InputError(
-                    f"State {name} has the open size {', '.join(unknown)}; give every size."
-                )
-            drawn[name] = scale * generator.standard_normal(tuple(int(size) for size in shape))
+    shapes = {name: s for name, s in _state_shapes(flow).items() if name not in given}
+    for name, shape in shapes.items():
+        if unknown := [size for size in shape if isinstance(size, str)]:
+            raise InputError(
+                f"State {name} has the open size {', '.join(unknown)}; give every size."
+            )
+    total = sum(map(math.prod, shapes.values()))
+    draw = _few_normals if total <= _FEW else _normals
+    normals, used, drawn = draw(seed, total), 0, {}
+    for name, shape in shapes.items():
+        size = math.prod(shape)
+        drawn[name] = scale * normals[used : used + size].reshape(shape)
+        used += size
     return {**drawn, **values}
 
 
+_FEW = 1024
+
+
+def _normals(seed: int, count: int) -> Array:
+    return np.random.default_rng(seed).standard_normal(count)
+
+
+_few_normals = functools.lru_cache(maxsize=1024)(_normals)
+"""The points of a sweep often share their seeds; a generator takes longer to make than to use."""
+
+
+@functools.lru_cache(maxsize=64)
 def _state_shapes(flow: VectorField) -> dict[str, tuple[Any, ...]]:
+    """Shapes of the states by name; an open size is the text of its symbol."""
     from odekit.field import ScalarField, TensorField
 
     if isinstance(flow, TensorField):
-        return {state.name: state.shape for state in flow.states}
-    assert isinstance(flow, ScalarField)
-    return {name: shape for name, (shape, _) in flow.state_groups.items()}
+        shapes: dict[str, tuple[Any, ...]] = {state.name: state.shape for state in flow.states}
+    else:
+        assert isinstance(flow, ScalarField)
+        shapes = {name: shape for name, (shape, _) in flow.state_groups.items()}
+    return {
+        name: tuple(int(text) if (text := str(size)).isdecimal() else text for size in shape)
+        for name, shape in shapes.items()
+    }
 
 
 def _times(document: Mapping[str, Any]) -> float | Array:
@@ -323,7 +346,7 @@ def shown(value: Any) -> str:
 
 def _table(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     table = document.get(key, {})
-    if not isinstance(table, Mapping):
+    if type(table) is not dict and not isinstance(table, Mapping):  # the quick way for a file's
         raise InputError(f"{key} must be a table ([{key}]), got {shown(table)}.")
     return table
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import functools
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
@@ -88,16 +88,18 @@ def first_document(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def document_at(document: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
     """Put a point's values into a document."""
-    out: dict[str, Any] = copy.deepcopy(dict(document))
+    out = dict(document)
     names = _Names({name: value for name, value in point.items() if "." not in name})
     for path, value in point.items():
         if "." in path:
             *tables, last = path.split(".")
             place = out
             for table in tables:
-                place = place.setdefault(table, {})
-                if not isinstance(place, dict):
+                held = place.get(table, {})
+                if not isinstance(held, dict):
                     raise InputError(f"{path!r} of the sweep is no place in the file.")
+                # What is not changed is shared with the other points.
+                place[table] = place = dict(held)
             place[last] = value
     for key in _FORMULAS:
         if key in out:
@@ -120,17 +122,18 @@ class _Names(dict[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         self.used.add(name)
-        return super().__getitem__(name)
+        return dict.__getitem__(self, name)
 
 
 def _filled(value: Any, key: str, names: _Names) -> Any:
     from odekit.problem.formula import read_number
 
-    if isinstance(value, str) and key not in _WORDS:
+    kind = type(value)
+    if kind is str and key not in _WORDS:
         return read_number(value, names)
-    if isinstance(value, list):
-        return [_filled(each, key, names) for each in value]
-    if isinstance(value, dict):
+    if kind is list:
+        return [each if type(each) is float else _filled(each, key, names) for each in value]
+    if kind is dict:
         return {name: _filled(each, name, names) for name, each in value.items()}
     return value
 
@@ -263,23 +266,32 @@ def _table(value: Any, name: str) -> Mapping[str, Any]:
     return value
 
 
-_compiled: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+_compiled: dict[tuple[Any, ...], Any] = {}
 
 
-def _compiled_for(problem: Problem, y0: Mapping[str, Any]) -> Any:
+def _compiled_for(problem: Problem) -> Any:
     """Compile a problem's field once in each process; its runs share it."""
     from odekit.codegen import compile as compile_field
 
     field: Any = problem.field
-    sizes = field.infer_sizes(y0, problem.params, {})
-    key = (id(field), *sorted((str(name), size) for name, size in sizes.items()))
+    sizes = _size_names(field)
+    key = (
+        field,  # told apart by identity
+        *((name, np.shape(value)) for name, value in problem.y0.items()),
+        *((n, float(v) if n in sizes else np.shape(v)) for n, v in problem.params.items()),
+    )
     found = _compiled.get(key)  # asked once: another thread may clear the memory
     if found is None:
         if len(_compiled) >= 64:
             _compiled.clear()
-        # The field is kept beside it: its id must not be given to another.
-        found = _compiled[key] = (compile_field(field, sizes), field)
-    return found[0]
+        inferred = field.infer_sizes(problem.y0, problem.params, {})
+        found = _compiled[key] = compile_field(field, inferred)
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _size_names(field: Any) -> frozenset[str]:
+    return frozenset(str(symbol) for symbol in getattr(field, "size_symbols", ()))
 
 
 def run_document(
@@ -307,13 +319,13 @@ def run_document(
     records = tuple(record)
     if kind == "simulate":
         return solution_quantities(_trained(problem, document, lr, steps, batch), records)
-    compiled = _compiled_for(problem, problem.y0)
+    compiled = _compiled_for(problem)
     given = (problem.relative, problem.absolute) != (None, None)
-    options: dict[str, Any] = {
-        "method": problem.method,
-        "tolerance": Tolerance(problem.relative, problem.absolute) if given else None,
-        "limits": Limits(seconds=seconds),
-    }
+    options: dict[str, Any] = {"method": problem.method}
+    if given:
+        options["tolerance"] = Tolerance(problem.relative, problem.absolute)
+    if seconds is not None:
+        options["limits"] = Limits(seconds=seconds)
     if kind == "ensemble":
         seed = dict(document.get("random", {})).get("seed", 0)
         starts = []

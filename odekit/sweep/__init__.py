@@ -1,5 +1,6 @@
 """Grids and lists of runs: on threads, processes, any executor or Dask, into a crash-safe store."""
 
+from odekit.sweep.keeping import kept
 from odekit.sweep.plan import Run, Sweep, grid, listed
 from odekit.sweep.plateaus import Plateaus, read_plateaus
 from odekit.sweep.progress import Progress
@@ -13,6 +14,7 @@ __all__ = [
     "Run",
     "Sweep",
     "grid",
+    "kept",
     "listed",
     "load",
     "read_plateaus",

@@ -11,6 +11,7 @@ import sys
 import types
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.metadata import distribution as metadata
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,8 @@ def _described(value: Any, name: str, seen: tuple[int, ...] = ()) -> Any:
     if isinstance(value, functools.partial):
         parts = (value.func, value.args, value.keywords)
         return ("partial", *(_described(part, name, seen) for part in parts))
+    if isinstance(value, functools._lru_cache_wrapper):
+        return ("remembered", _described(value.__wrapped__, name, seen))
     if isinstance(value, types.ModuleType):
         return ("module", value.__name__, _release(value.__name__))
     if isinstance(value, type | types.BuiltinFunctionType):
@@ -140,16 +143,30 @@ def _names(code: types.CodeType) -> set[str]:
 
 @functools.cache
 def _release(module: str) -> str:
-    """Distribution and version that a module belongs to; empty for a user's own file."""
+    """Distribution and version that a module belongs to; empty for a user's own file.
+
+    A package that is installed for editing is the user's own: its version says nothing.
+    """
     top = module.partition(".")[0]
     if top == "odekit":
         return "odekit"  # its version counts for every task
     if top in sys.stdlib_module_names and top != "__main__":
         return f"python {sys.version_info[0]}.{sys.version_info[1]}"
     try:
-        return " ".join(f"{name} {version(name)}" for name in sorted(set(_distributions()[top])))
+        found = sorted(set(_distributions()[top]))
+        return (
+            ""
+            if any(map(_edited, found))
+            else " ".join(f"{name} {version(name)}" for name in found)
+        )
     except (KeyError, PackageNotFoundError):
         return ""
+
+
+def _edited(distribution: str) -> bool:
+    """Whether a distribution is installed for editing (PEP 610)."""
+    record = metadata(distribution).read_text("direct_url.json")
+    return bool(record and json.loads(record).get("dir_info", {}).get("editable"))
 
 
 @functools.cache

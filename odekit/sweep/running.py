@@ -50,7 +50,8 @@ def run(
     sweep : Sweep
     store : path
         One file. Each result is kept under the hash of everything that determines it, in
-        transactions at most half a second apart; a killed sweep loses no more.
+        transactions half a second apart, up to five on a disk that is slow to sync; a killed sweep
+        loses no more.
     workers : int, optional
         How many runs at a time; default one a processor.
     executor : {"threads", "processes"}, Executor, Dask client, or address, optional

@@ -7,6 +7,7 @@ machine that loses power, leaves the last whole transaction. Only the coordinati
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import sqlite3
@@ -25,9 +26,13 @@ from odekit.sweep.plan import Sweep
 
 __all__ = ["Outcome", "Store"]
 
-FORMAT = "odekit-sweep-1"
+FORMAT = "odekit-sweep-2"
 EVERY = 0.5
 """Seconds between transactions: what a kill may cost, against the disk's time to sync."""
+
+SHARE, LONGEST = 0.05, 5.0
+"""Where a disk is slow to sync, transactions are further apart: so that they take this share of
+the time, but never further than so many seconds."""
 
 _TABLES = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -37,8 +42,7 @@ CREATE TABLE runs (
     reason TEXT NOT NULL DEFAULT '', seconds REAL, finished REAL
 );
 CREATE TABLE quantities (
-    key TEXT NOT NULL REFERENCES runs(key), name TEXT NOT NULL, dtype TEXT NOT NULL,
-    shape TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (key, name)
+    key TEXT PRIMARY KEY REFERENCES runs(key), layout TEXT NOT NULL, data BLOB NOT NULL
 ) WITHOUT ROWID;
 """
 
@@ -96,6 +100,7 @@ class Store:
             raise self._damaged(f"its format is {found!r}")
         self._waiting: list[Outcome] = []
         self._flushed = time.monotonic()
+        self._pause = EVERY
 
     def plan(self, sweep: Sweep) -> None:
         """Enter the runs of a sweep; those that are there already keep their results."""
@@ -119,18 +124,20 @@ class Store:
             )
 
     def add(self, outcome: Outcome) -> None:
-        """Keep an outcome; it is on disk within `EVERY` seconds of the next one, or at `flush`."""
+        """Keep an outcome; it is on disk with the first one after the pause, or at `flush`."""
         self._waiting.append(outcome)
-        if time.monotonic() - self._flushed > EVERY:
+        if time.monotonic() - self._flushed > self._pause:
             self.flush()
 
     def flush(self) -> None:
         """Write what is waiting, all of it or nothing."""
+        began = time.monotonic()
         if self._waiting:
             with self._reading(), self._whole():
                 self._write(self._waiting)
         self._waiting.clear()
         self._flushed = time.monotonic()
+        self._pause = min(max(EVERY, (self._flushed - began) / SHARE), LONGEST)
 
     def rows(self) -> list[tuple[str, dict[str, Any], str, str, float | None]]:
         """Key, point, status, reason and seconds of each run of the plan, in order."""
@@ -143,13 +150,9 @@ class Store:
 
     def quantities(self) -> dict[str, dict[str, NDArray[Any]]]:
         """Key -> name -> array, for every run that has results."""
-        out: dict[str, dict[str, NDArray[Any]]] = {}
         with self._reading():
-            for key, name, dtype, shape, data in self._database.execute(
-                "SELECT key, name, dtype, shape, data FROM quantities"
-            ):
-                out.setdefault(key, {})[name] = _array(dtype, shape, data)
-        return out
+            found = self._database.execute("SELECT key, layout, data FROM quantities")
+            return {key: _arrays(layout, data) for key, layout, data in found}
 
     def about(self, name: str) -> str:
         """One of the store's own properties: format, title, axes."""
@@ -185,14 +188,10 @@ class Store:
                 for each in outcomes
             ),
         )
-        many("DELETE FROM quantities WHERE key = ?", ((each.key,) for each in outcomes))
+        # A run that is done is not run again, and one that failed left none: nothing to delete.
         many(
-            "INSERT INTO quantities VALUES (?, ?, ?, ?, ?)",
-            (
-                (each.key, name, *_bytes(value))
-                for each in outcomes
-                for name, value in each.quantities.items()
-            ),
+            "INSERT OR REPLACE INTO quantities VALUES (?, ?, ?)",
+            ((each.key, *_bytes(each.quantities)) for each in outcomes if each.quantities),
         )
 
     def _say(self, name: str, value: str) -> None:
@@ -224,16 +223,41 @@ class Store:
         )
 
 
-def _bytes(value: Any) -> tuple[str, str, bytes]:
-    array = np.asarray(value)
-    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    # The shape before that: a contiguous number has an axis.
-    return little.dtype.str, json.dumps(array.shape), little.tobytes()
+def _bytes(quantities: Mapping[str, NDArray[Any]]) -> tuple[str, bytes]:
+    """Names, types and shapes as JSON; and the arrays one after the other, little-endian."""
+    kinds, parts = [], []
+    for name, value in quantities.items():
+        array = np.asarray(value)
+        if array.dtype.str.startswith(">"):
+            array = array.astype(array.dtype.newbyteorder("<"))
+        kinds.append((name, array.dtype.str, array.shape))
+        parts.append(array.tobytes())
+    return _layout_text(tuple(kinds)), b"".join(parts)
 
 
-def _array(dtype: str, shape: str, data: bytes) -> NDArray[Any]:
-    kind = np.dtype(dtype)
-    sizes = tuple(json.loads(shape))
-    if kind.kind not in "biufU" or math.prod(sizes) * kind.itemsize != len(data):
-        raise ValueError(f"an array of {dtype} {shape} in {len(data)} bytes")
-    return np.frombuffer(data, dtype=kind).reshape(sizes).copy()
+# The runs of a sweep mostly have one layout.
+@functools.lru_cache(maxsize=256)
+def _layout_text(kinds: tuple[tuple[str, str, tuple[int, ...]], ...]) -> str:
+    return json.dumps(kinds)
+
+
+@functools.lru_cache(maxsize=256)
+def _layout(text: str) -> list[tuple[str, np.dtype[Any], tuple[int, ...], int]]:
+    """Name, type, shape and first byte of each array; last, the end of all."""
+    out, start = [], 0
+    for name, dtype, shape in json.loads(text):
+        kind, sizes = np.dtype(dtype), tuple(shape)
+        if kind.kind not in "biufU" or min(sizes, default=0) < 0:
+            raise ValueError(f"an array of {dtype} {shape}")
+        out.append((str(name), kind, sizes, start))
+        start += math.prod(sizes) * kind.itemsize
+    return [*out, ("", np.dtype("u1"), (), start)]
+
+
+def _arrays(layout: str, data: bytes) -> dict[str, NDArray[Any]]:
+    *kinds, (_, _, _, size) = _layout(layout)
+    if size != len(data):
+        raise ValueError(f"{layout} in {len(data)} bytes")
+    return {
+        name: np.ndarray(shape, dtype, data, start).copy() for name, dtype, shape, start in kinds
+    }

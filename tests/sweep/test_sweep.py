@@ -1,3 +1,4 @@
+import functools
 import json
 import os
 import signal
@@ -6,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,6 +18,9 @@ from sweep_tasks import FLAG, deadly, sums
 import odekit as ok
 from odekit import sweep
 from odekit.errors import InputError, OdekitError
+from odekit.sweep import identity
+from odekit.sweep.identity import task_hash
+from odekit.sweep.store import Outcome, Store
 
 
 def fussy(a, b):
@@ -147,6 +152,35 @@ def test_the_key_is_all_that_determines_a_run(monkeypatch):
     assert key(tasks[0]) != key(tasks[1]), "a global that the task uses has another value"
 
 
+@functools.cache
+def remembered(a):
+    return FACTOR * a
+
+
+def uses_what_it_remembers(a):
+    return {"y": remembered(a)}
+
+
+def test_a_function_that_remembers_counts_by_what_it_wraps(monkeypatch):
+    first = sweep.grid(uses_what_it_remembers, {"a": [1]}).runs[0].key
+    task_hash.cache_clear()
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    assert sweep.grid(uses_what_it_remembers, {"a": [1]}).runs[0].key != first
+    task_hash.cache_clear()
+
+
+def test_a_package_installed_for_editing_counts_by_its_source(monkeypatch):
+    records = {"numpy": None, "sympy": '{"dir_info": {"editable": true}, "url": "file:///x"}'}
+    found = {
+        name: types.SimpleNamespace(read_text=lambda _, n=name: records[n]) for name in records
+    }
+    monkeypatch.setattr(identity, "metadata", found.__getitem__)
+    release = identity._release.__wrapped__
+    assert release("numpy.linalg").startswith("numpy ")
+    assert release("sympy.core") == ""
+    assert release("made_up") == ""
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
@@ -210,10 +244,49 @@ def test_a_damaged_store_is_one_line(content, tmp_path):
 def test_a_store_with_arrays_of_the_wrong_size(tmp_path):
     sweep.run(sweep.grid(sums, GRID), tmp_path / "s", workers=1)
     with sqlite3.connect(tmp_path / "s") as database:
-        database.execute("UPDATE quantities SET shape = '[1000000000]' WHERE name = 'row'")
+        layout = '[["row", "<f8", [1000000000]]]'
+        database.execute("UPDATE quantities SET layout = ?", (layout,))
     database.close()
     with pytest.raises(InputError, match="damaged"):
         sweep.load(tmp_path / "s")
+
+
+def test_a_slow_disk_gets_fewer_transactions(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("odekit.sweep.store.time.monotonic", lambda: now[0])
+    plan = sweep.grid(sums, {"a": range(40), "b": [0]})
+    with Store(tmp_path / "s", create=True) as store:
+        store.plan(plan)
+        write, written = store._write, []
+
+        def slowly(outcomes):
+            now[0] += 0.1  # seconds for a transaction
+            written.append(now[0])
+            write(outcomes)
+
+        store._write = slowly
+        for run in plan.runs:
+            now[0] += 0.25
+            store.add(Outcome(run.key, {"x": np.ones(2)}))
+        # The first after half a second; then so that 0.1 s is a twentieth of the time between.
+        assert np.diff(written) == pytest.approx(2.1, abs=0.26)
+    assert sweep.load(tmp_path / "s").status.count("done") == 40
+
+
+def test_a_kept_store_lies_in_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ODEKIT_CACHE_DIR", str(tmp_path))
+    place = sweep.kept("map-1")
+    assert place.parent.is_dir()
+    assert tmp_path in place.parents
+    assert sweep.kept("map-1") == place
+    for name in ("../up", "a/b", "", "x" * 200, 3):
+        with pytest.raises(InputError, match="kept sweep"):
+            sweep.kept(name)
+    monkeypatch.setenv("ODEKIT_CACHE", "off")
+    elsewhere = sweep.kept("map-1")
+    assert elsewhere.parent.is_dir()
+    assert tmp_path not in elsewhere.parents
+    elsewhere.parent.rmdir()
 
 
 def test_no_store_no_results(tmp_path):
