@@ -149,6 +149,20 @@ def test_simulate_a_model(capsys):
     assert json.loads(capsys.readouterr().out)["t"][-1] == 10
 
 
+def test_simulate_goes_on_from_a_checkpoint(capsys, tmp_path):
+    kept = tmp_path / "run.npz"
+    arguments = ["simulate", "attention_separate", *SIZES, *LAMBDA, "--init", ".3", "--json"]
+    arguments += ["--steps", "100", "--checkpoint", str(kept)]
+    assert main(arguments) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert kept.exists()
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out)["loss"] == first["loss"]
+    fails_in_one_line(capsys, [*arguments, "--lr", ".01"], 2, "another configuration")
+    missing = [*arguments[:-1], str(tmp_path / "no" / "run.npz")]
+    fails_in_one_line(capsys, missing, 2, "does not exist")
+
+
 def test_cache_is_shown_and_cleared(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("ODEKIT_CACHE_DIR", str(tmp_path))
     assert main([*SOLVE, *LAMBDA, "--json"]) == 0

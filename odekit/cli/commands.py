@@ -23,7 +23,14 @@ from odekit.cli.options import (
     sizes_from,
     spectrum_from,
 )
-from odekit.cli.showing import counter, list_targets, listener, print_json, show_solution
+from odekit.cli.showing import (
+    counter,
+    list_targets,
+    listener,
+    print_json,
+    show_solution,
+    step_teller,
+)
 from odekit.errors import InputError, OdekitError, unknown_name
 
 __all__ = ["app"]
@@ -183,6 +190,9 @@ def simulate(
     batch: Annotated[
         int | None, typer.Option(help="Fresh samples a step: SGD instead of the exact loss.")
     ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="File to go on from if it exists; written on the way.")
+    ] = None,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -199,7 +209,9 @@ def simulate(
     if problem.model is None:
         raise InputError("Only a model can be trained; own [equations] have no data.")
     check_parent(out)
+    check_parent(checkpoint)
     options: dict[str, Any] = {"y0": problem.y0, "lr": lr, "steps": steps}
+    options |= {"checkpoint": checkpoint, "progress": step_teller(steps)}
     if batch is None:
         data = training.Population(problem.params)
         solution = training.gradient_descent(problem.model, data, **options)

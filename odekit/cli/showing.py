@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from odekit.reproduce import Target
     from odekit.solution import Solution
 
-__all__ = ["counter", "list_targets", "listener", "print_json", "show_solution"]
+__all__ = ["counter", "list_targets", "listener", "print_json", "show_solution", "step_teller"]
 
 
 @contextlib.contextmanager
@@ -76,6 +77,18 @@ def counter() -> Iterator[Callable[[Any], None]]:
             bar.update(row, total=progress.total, completed=reached, description=str(progress))
 
         yield show
+
+
+def step_teller(steps: int) -> Callable[[int, float], None]:
+    """Tell on stderr, every few seconds, how far a training run is and its loss."""
+    last = [time.monotonic()]
+
+    def tell(step: int, loss: float) -> None:
+        if time.monotonic() - last[0] >= 5:
+            last[0] = time.monotonic()
+            print(f"step {step} of {steps}, loss {loss:.6g}", file=sys.stderr, flush=True)
+
+    return tell
 
 
 def show_solution(solution: Solution, out: Path | None, as_json: bool) -> None:

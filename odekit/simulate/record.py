@@ -7,6 +7,8 @@ import json
 import os
 import platform
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -136,9 +138,10 @@ class Checkpoint:
         if self.path is None or not self.path.exists():
             return None
         try:
-            with np.load(self.path, allow_pickle=False) as stored:
+            # Opened here: NumPy leaves the file open when it is torn.
+            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 content = {name: stored[name] for name in stored.files}
-        except (OSError, ValueError, EOFError) as error:
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise InputError(
                 f"The checkpoint {self.path} cannot be read ({error}); remove it to start anew."
             ) from error
