@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         sensitivities,
         solve,
     )
-    from odekit.solution import Solution, Status
+    from odekit.solution import Ensemble, Event, Report, Solution, Status
     from odekit.tensor import define, dims, eigenvector, einsum, identity, parameter, weight
 
 __version__ = "0.1.0"
@@ -45,7 +45,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "gaussian": ("expectation", "gaussian", "sample"),
     "field": ("expected_loss", "gradient_flow", "vector_field"),
     "codegen": ("compile",),
-    "solution": ("Solution", "Status"),
+    "solution": ("Ensemble", "Event", "Report", "Solution", "Status"),
     "integrate": (
         "Crossing",
         "Direction",
@@ -65,10 +65,13 @@ _HOME = {name: f"odekit.{room}" for room, names in _ROOMS.items() for name in na
 __all__ = [
     "Crossing",
     "Direction",
+    "Ensemble",
+    "Event",
     "InputError",
     "Limits",
     "OdekitError",
     "Plateau",
+    "Report",
     "Save",
     "Solution",
     "SolveError",

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import functools
+import keyword
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -126,11 +128,23 @@ def _parsed(text: str, names: Mapping[str, Any], arithmetic: _Arithmetic) -> Any
     if len(text) > _LONGEST:
         raise InputError(f"A formula has at most {_LONGEST} characters, got {len(text)}.")
     try:
-        return _read(_tree(text.strip()), text, names, arithmetic)
+        text, names = _spelt(text.strip(), names)
+        return _read(_tree(text), text, names, arithmetic)
     except SyntaxError as error:
         raise InputError(f"Formula {_short(text)} cannot be read: {error.msg}.") from error
     except (RecursionError, MemoryError) as error:
         raise InputError(f"Formula {_short(text)} is nested too deeply or malformed.") from error
+
+
+def _spelt(text: str, names: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Spell names that Python keeps for itself, such as lambda, in a way that it can parse."""
+    kept = [name for name in names if keyword.iskeyword(name)]
+    for name in kept:
+        text = re.sub(rf"(?<![\w.]){name}(?!\w)", f"{name}_", text)
+    spelt = {f"{name}_": names[name] for name in kept if f"{name}_" not in names}
+    if len(spelt) < len(kept):
+        raise InputError(f"The names {kept[0]} and {kept[0]}_ cannot be told apart; rename one.")
+    return text, {**names, **spelt} if kept else names
 
 
 @functools.lru_cache(maxsize=256)
@@ -174,7 +188,7 @@ def _read(node: ast.expr, text: str, names: Mapping[str, Any], arithmetic: _Arit
             if name not in arithmetic.functions:
                 raise unknown_name(f"function in formula {_short(text)}", name, FUNCTIONS)
             return arithmetic.functions[name](_read(argument, text, names, arithmetic))
-    shown = ast.get_source_segment(text.strip(), node) or type(node).__name__
+    shown = ast.get_source_segment(text, node) or type(node).__name__
     raise InputError(
         f"Formula {_short(text)}: {shown!r} is not allowed; use numbers, + - * / **, parentheses, "
         f"names and {', '.join(FUNCTIONS)} of one argument."

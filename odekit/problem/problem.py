@@ -328,7 +328,13 @@ def read_value(name: str, value: Any) -> Array:
         _check_keys(f"key of {name}", value, ("diagonal",))
         return np.diag(read_value(name, value.get("diagonal", [])))
     try:
-        array = np.asarray(value, dtype=np.float64)
+        array = np.asarray(value)
+        # NumPy would read the text "1" and the truth value true as numbers.
+        if array.dtype.kind not in "iuf" and not all(
+            isinstance(each, int) and not isinstance(each, bool) for each in array.flat
+        ):
+            raise TypeError
+        array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(
             f"{name} must be a number or an array of numbers, got {shown(value)}."

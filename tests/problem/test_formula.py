@@ -22,6 +22,16 @@ def test_formulas(text, value):
     assert read_formula(text, NAMES) == value
 
 
+def test_names_that_python_keeps_for_itself():
+    names = {"lambda": a, "x": x, "is": x}
+    assert read_formula("lambda*x - lambda**2 + is", names) == a * x - a**2 + x
+    assert read_formula("exp(-lambda)", names) == sp.exp(-a)
+    with pytest.raises(InputError, match="not allowed"):
+        read_formula("(lambda: 1)()", NAMES)
+    with pytest.raises(InputError, match="told apart"):
+        read_formula("lambda + lambda_", {"lambda": a, "lambda_": x})
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -94,6 +94,10 @@ def test_own_equations_from_a_file(tmp_path):
         (OWN, {"sizes": {"N": 2}}, "go with a model"),
         (OWN, {"parameters": {"a": [1, 2]}}, "one number"),
         (OWN, {"start": {"x": 1}}, "lacks y"),
+        (OWN, {"start": {"x": "1", "y": 1}}, "must be a number"),
+        (OWN, {"start": {"x": True, "y": 1}}, "must be a number"),
+        (OWN, {"time": "2"}, "must be a number"),
+        (MODEL, {"parameters": {"N": "31"}}, "must be a number"),
         (OWN, {"equations": {"x y": "1"}}, "is no name"),
         (OWN, {"equations": {"x": "b*x"}}, "Unknown name"),
     ],
@@ -101,6 +105,22 @@ def test_own_equations_from_a_file(tmp_path):
 def test_bad_problems_are_refused(base, change, reason):
     with pytest.raises(InputError, match=reason):
         Problem.from_mapping({**base, **change})
+
+
+def test_states_and_parameters_called_as_python_s_own_words(tmp_path):
+    path = tmp_path / "decay.toml"
+    path.write_text(
+        'time = 1\nloss = "lambda**2"\n[equations]\nlambda = "-in*lambda"\n'
+        "[parameters]\nin = 2\n[start]\nlambda = 3\n"
+    )
+    run = read_problem(path).solve()
+    assert run["lambda"][-1] == pytest.approx(3 * np.exp(-2), rel=1e-7)
+    assert run.loss[-1] == pytest.approx(9 * np.exp(-4), rel=1e-7)
+
+
+def test_whole_numbers_beyond_sixty_four_bits():
+    problem = Problem.from_mapping({**OWN, "start": {"x": 10**30, "y": 1}})
+    assert problem.y0["x"] == 1e30
 
 
 def test_neither_model_nor_equations_nor_time():
