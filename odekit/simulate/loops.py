@@ -550,8 +550,8 @@ def descent(case: int, known: int, heavy: bool) -> Any:
     run time) its short loops are unrolled, up to twice as fast. Without momentum (not `heavy`) the
     pull-back, the update and the next contraction are one pass over the weights.
 
-    The compiled function trains in place from step span[0] to span[1]; span[0] must be a multiple
-    of KEPT_EVERY, where P is contracted anew, so that a run does not depend on where it was split.
+    The compiled function trains in place from step span[0] to span[1]. At multiples of KEPT_EVERY P
+    is contracted anew: a run that is split there does not depend on it.
     `save_at` are the steps to record and `saved[0]` how many are done. `rises` (W, 2) collects the
     windows of steps in which the loss rose by more than `slack` (rises closer than `gap` steps are
     one window), `saved[1]` counts them, `rise_states` holds the state at each window's start.
@@ -594,11 +594,12 @@ def descent(case: int, known: int, heavy: bool) -> Any:
         gA = np.empty(heads * dim * E)
         M, G, pulled = np.empty(dim * E * E), np.empty(dim * E * E), np.empty(2 * E)
         step, last = span[0], span[1]
+        first = step
         done, count, before = saved[0], saved[1], memory[0]
         due = save_at[done] if done < save_at.shape[0] else -1
         code = RUNNING
         while True:
-            if heavy or step % KEPT_EVERY == 0:
+            if heavy or step % KEPT_EVERY == 0 or step == first:
                 if case == MERGED_ZERO:
                     contract_merged(heads, F, theta, P)
                 elif case == SEPARATE_ZERO:

@@ -11,7 +11,8 @@ from simulate.plain_training import loss_and_gradient, train
 import odekit.simulate as sim
 from odekit.errors import InputError
 from odekit.simulate import loops
-from odekit.simulate.descent import moments_gradient
+from odekit.simulate.descent import LayerDescent, moments_gradient
+from odekit.simulate.full_batch import Work
 from odekit.solution import Status
 
 CASES = list(itertools.product(("merged", "separate"), ("zero", "all")))
@@ -167,6 +168,22 @@ def test_saved_steps_are_those_of_the_whole_run():
     default = sim.gradient_descent(made, moments, y0=start(made), lr=0.01, steps=5000)
     assert default.t.size == 1001
     assert default.t[-1] == 5000
+
+
+@pytest.mark.parametrize(("family", "blocks"), CASES)
+def test_a_stretch_may_begin_at_any_step(family, blocks):
+    """The loops keep the features' coefficients from step to step: the first must make them."""
+    made = layer(family, blocks)
+    moments = sim.sequences(30, COVARIANCE, 7, seed=6).statistics(made.kind)
+    problem = LayerDescent(made, moments, start(made), True, False)
+    work = Work.begin(problem.theta, 0.01, 0.0, np.zeros(0, dtype=np.int64), 1.0, 1.0)
+    work.span[:] = 37, 40, 0
+    assert problem.advance(work) == loops.RUNNING
+    theta = problem.theta
+    for _ in range(3):
+        theta = theta - 0.01 * problem.gradient(theta)
+    np.testing.assert_allclose(work.theta, theta, rtol=1e-13, atol=1e-15)
+    assert work.memory[0] == pytest.approx(problem.loss(theta), rel=1e-13)
 
 
 def test_long_runs_are_split_without_a_trace(monkeypatch):
