@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -118,3 +119,23 @@ class FixedPointSet(Sequence[FixedPoint]):
 
     def __iter__(self) -> Iterator[FixedPoint]:
         return iter(self.points)
+
+    def _repr_html_(self) -> str:
+        complete = "complete" if self.complete else "perhaps not all"
+        rows = [
+            "".join(f"<td>{escape(text)}</td>" for text in (_shown(point), point.note))
+            for point in self.points
+        ]
+        rows += [
+            f"<td>a manifold of dimension {each.dimension}</td><td>{escape(each.description)}</td>"
+            for each in self.manifolds
+        ]
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<p>{complete}; {escape(self.method)}</p><table>{body}</table>"
+
+
+def _shown(point: FixedPoint) -> str:
+    if point.exact is not None:
+        return ", ".join(f"{symbol} = {value}" for symbol, value in point.exact.items())
+    with np.printoptions(precision=4, suppress=True):
+        return ", ".join(f"{name} = {value}" for name, value in point.values_by_name.items())

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
+import sympy as sp
+
 __all__ = ["Invariant", "Invariants", "Symmetry"]
 
 
@@ -60,6 +62,14 @@ class Invariant:
     def __str__(self) -> str:
         return f"{self.expression} = constant"
 
+    def latex(self) -> str:
+        """The quantity as LaTeX, without delimiters."""
+        own = getattr(self.expression, "latex", None)
+        return str(own() if own is not None else sp.latex(self.expression))
+
+    def _repr_latex_(self) -> str:
+        return rf"$\displaystyle {self.latex()} = \mathrm{{const}}$"
+
 
 @dataclass(frozen=True)
 class Invariants(Sequence[Invariant]):
@@ -97,3 +107,8 @@ class Invariants(Sequence[Invariant]):
     def __str__(self) -> str:
         lines = [str(item) for item in self.items] or ["no conserved quantity found"]
         return "\n".join([*lines, f"({self.note})"] if self.note else lines)
+
+    def _repr_latex_(self) -> str:
+        rows = [rf"{item.latex()} &= \mathrm{{const}}" for item in self.items]
+        rows = rows or [r"&\text{no conserved quantity found}"]
+        return r"$\displaystyle \begin{aligned}" + r" \\ ".join(rows) + r"\end{aligned}$"

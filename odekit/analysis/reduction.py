@@ -98,6 +98,10 @@ class Reduction:
         lines = [f"  {name}: {rest}" for name, rest in self.residual.items() if not _is_zero(rest)]
         return "the flow leaves the ansatz; residual\n" + "\n".join(lines)
 
+    def _repr_latex_(self) -> str | None:
+        # Without a field the text, with the residual, is shown instead.
+        return None if self.field is None else str(self.field._repr_latex_())
+
     def _local(
         self, state: Mapping[str, Any], values: Mapping[Any, Any]
     ) -> tuple[LocalField, Array]:

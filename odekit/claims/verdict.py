@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, Literal
 
 import numpy as np
@@ -97,14 +98,21 @@ class Verdict:
         return f"Verdict({self.id}: {self.status})"
 
     def _repr_html_(self) -> str:
+        told = [f"<p><b>{escape(self.id)}</b>: {self.status}</p>"]
+        if self.assumptions:
+            told.append(f"<p>assuming {escape('; '.join(self.assumptions))}</p>")
+        if self.counterexample is not None:
+            case = self.counterexample.as_dict()["case"]
+            told.append(f"<p>smallest counterexample: {escape(str(case))}</p>")
+        if self.correction:
+            status = f" ({self.corrected.status})" if self.corrected is not None else ""
+            told.append(f"<p>instead{status}: {escape(self.correction)}</p>")
         rows = "".join(
-            f"<tr><td>{c.what}</td><td>{c.deviation:.3g}</td><td>{c.bound:.3g}</td></tr>"
+            f"<tr><td>{escape(c.what)}</td><td>{c.deviation:.3g}</td><td>{c.bound:.3g}</td></tr>"
             for c in self.evidence
         )
-        return (
-            f"<p><b>{self.id}</b>: {self.status}</p><table><tr><th>check</th><th>deviation</th>"
-            f"<th>bound</th></tr>{rows}</table>"
-        )
+        heads = "<tr><th>check</th><th>deviation</th><th>bound</th></tr>"
+        return "".join(told) + f"<table>{heads}{rows}</table>"
 
 
 def find_counterexample(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,23 @@ class Ensemble:
         counts = {status: self.statuses.count(status) for status in dict.fromkeys(self.statuses)}
         listed = ", ".join(f"{count} {status}" for status, count in counts.items())
         return f"Ensemble({len(self)} members: {listed})"
+
+    def _repr_html_(self) -> str:
+        counts = {status: self.statuses.count(status) for status in dict.fromkeys(self.statuses)}
+        rows = [("members", str(len(self))), *((str(k), str(n)) for k, n in counts.items())]
+        ends = [member.loss[-1] for member in self.members if member.loss is not None and member]
+        if ends:
+            rows.append(("loss at the end", f"{min(ends):.6g} to {max(ends):.6g}"))
+        rows += [
+            (name, f"{value:.3g}" if isinstance(value, float) else str(value))
+            for name, value in self.stats.items()
+            if name in ("workers", "seconds")
+        ]
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(text)}</td></tr>"
+            for name, text in rows
+        )
+        return f"<table>{cells}</table>"
 
 
 def _reached(member: Solution) -> int:

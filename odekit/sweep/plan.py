@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,19 @@ class Sweep:
     def __repr__(self) -> str:
         shape = " x ".join(f"{len(values)} {name}" for name, values in self.axes.items())
         return f"Sweep({self.title}: {len(self)} runs{', ' if shape else ''}{shape})"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(_span(values))}</td></tr>"
+            for name, values in self.axes.items()
+        )
+        return f"<p>{escape(self.title)}: {len(self)} runs</p><table>{rows}</table>"
+
+
+def _span(values: tuple[Any, ...]) -> str:
+    if len(values) <= 3:
+        return ", ".join(map(str, values))
+    return f"{values[0]}, {values[1]}, ... {values[-1]} ({len(values)} values)"
 
 
 def grid(
