@@ -33,6 +33,13 @@ __all__ = ["sensitivities"]
 
 Array = NDArray[np.float64]
 
+SHARE = 0.01
+"""Absolute tolerance of tangents over the relative one times their natural size."""
+
+ROUGH = 1e-6
+POINTS = 2000
+"""The run that natural sizes are read from: its tolerance, and most points of it."""
+
 
 def sensitivities(
     field: Any,
@@ -73,9 +80,11 @@ def sensitivities(
     method : str
         "auto" chooses as it would for the field alone.
     tolerance : Tolerance, optional
-        As in `solve`. Tangents are under error control as states are: relative to themselves,
-        and the absolute tolerance of a tangent is that of its state times the natural unit of the
-        direction (the change that moves something by its own size).
+        As in `solve`; ``absolute`` is for the states. Tangents are under error control as states
+        are, relative to themselves. Their absolute tolerance is a hundredth of the relative one
+        times their natural size: that of the state, or of what it moves in the time run so far
+        if that is more, over the natural unit of the direction (the change that moves something
+        by its own size). It comes from a short run of the field alone.
 
     Returns
     -------
@@ -125,6 +134,9 @@ def sensitivities(
     chosen, reason = method, "asked for"
     if str(method).lower() == "auto":
         chosen, reason = _choose(compiled, flat, packed, t, start, save, watched)
+    natural = _natural_sizes(
+        compiled, state, packed, t, values, chosen, [e for e in watched if _ends(e)], limits, start
+    )
     run = solve_quietly(
         _compile(tangents, compiled),
         {**state, **{tangents.state_names[n]: a for n, a in initial.items()}},
@@ -132,7 +144,7 @@ def sensitivities(
         {**values, **{tangents.parameter_names[n]: a for n, a in moved.items()}},
         None,
         chosen,
-        _tolerance(tolerance, compiled, flat, chosen, directions, tangents, state, values),
+        _tolerance(tolerance, compiled, flat, chosen, directions, tangents, natural, values),
         save,
         [dataclasses.replace(event, label=str(k)) for k, event in enumerate(watched)],
         limits,
@@ -204,6 +216,58 @@ def _compile(tangents: TangentField, compiled: CompiledField) -> CompiledField:
     return compile_field(tangents.field, {**sizes, **tangents.sizes}, compiled.effort)
 
 
+def _ends(event: Crossing | Plateau) -> bool:
+    return isinstance(event, Crossing) and event.terminal
+
+
+def _natural_sizes(
+    compiled: CompiledField,
+    state: Mapping[str, Array],
+    packed: Array,
+    t: Any,
+    values: Mapping[str, Array],
+    method: str,
+    terminal: list[Crossing | Plateau],
+    limits: Limits | None,
+    start: float,
+) -> dict[str, float]:
+    """How large a state gets, or how far it moves in the time run so far if that is more.
+
+    Tangents differ in size by many decades (a drop late in a run moves by the time itself), and
+    rounding in the large ones must not be taken for error in the small ones: a bound relative to
+    each entry alone would stall the steps.
+    """
+    first, end, _ = read_times(t, start)
+    alone = solve_quietly(
+        compiled,
+        state,
+        end,
+        values,
+        None,
+        method,
+        Tolerance(relative=ROUGH),
+        Save(dense=False, points=POINTS),
+        terminal,
+        limits,
+        False,
+        first,
+    )
+    flat = np.ascontiguousarray(
+        np.hstack([alone.states[name].reshape(len(alone), -1) for name in compiled.layout.slices])
+    )
+    sizes = np.abs(flat)
+    rate = np.empty(compiled.layout.size)
+    with np.errstate(all="ignore"):
+        for time, row, size in zip(alone.t, flat, sizes, strict=True):
+            compiled.rhs(time, row, packed, rate)
+            np.maximum(size, (time - first) * np.abs(rate), out=size)
+    reached = np.where(np.isfinite(sizes), sizes, 0.0)
+    return {
+        name: float(np.max(reached[:, where], initial=0.0))
+        for name, where in compiled.layout.slices.items()
+    }
+
+
 def _tolerance(
     given: Tolerance | None,
     compiled: CompiledField,
@@ -211,16 +275,21 @@ def _tolerance(
     method: str,
     directions: list[Direction],
     tangents: TangentField,
-    state: Mapping[str, Array],
+    natural: Mapping[str, float],
     values: Mapping[str, Array],
 ) -> Tolerance:
     tolerance: Tolerance = read_option(given, Tolerance, "tolerance")
     relative = tolerance.relative_for(compiled.layout, flat, find_method(method).relative)
     own = compiled.layout.unpack(tolerance.absolute_for(compiled.layout, flat, relative))
+    state = compiled.layout.unpack(flat)
     units = [unit_of(direction, state, values) for direction in directions]
     absolute = dict(own)
     for name, bound in own.items():
-        absolute[tangents.state_names[name]] = np.stack([bound / unit for unit in units])
+        size = SHARE * relative * natural[name]
+        # Never below what the states themselves are resolved to.
+        absolute[tangents.state_names[name]] = np.stack(
+            [np.maximum(bound, size) / unit for unit in units]
+        )
     return Tolerance(
         relative=relative, absolute=absolute, floor=tolerance.floor, verify=tolerance.verify
     )

@@ -307,3 +307,24 @@ def test_equal_eigenvalues_have_no_derivative_of_their_own():
             {"Lambda": np.eye(2), "N": 20},
             to="eigenvalues(Lambda)",
         )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("power", [4, 6, 8])
+def test_tiny_starts_are_resolved(power):
+    # The drop moves by minus its own time, so tangents of the moving weights outgrow those of the
+    # others by many decades; steps must not stall on rounding in the small ones.
+    scale = 10.0**-power
+    y0 = start(scale=scale, seed=3, heads=4, dim=4)
+    params = {"Lambda": np.diag([0.4, 0.3, 0.2, 0.1]), "N": 31}
+    found = ok.sensitivities(
+        ok.models.attention_separate().flow,
+        y0,
+        [60 / scale],
+        params,
+        to="log scale",
+        events=ok.Crossing("loss", 0.8),
+    )
+    event = found.events[0]
+    assert event.time[0] == pytest.approx(-event.event.t, rel=1e-3)
+    assert abs(event.time[0]) > 1 / scale
