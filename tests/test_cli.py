@@ -1,10 +1,12 @@
+import contextlib
 import json
 import math
 
 import pytest
+from typer.main import get_command
 
 import odekit as ok
-from odekit.cli import main
+from odekit.cli import app, main
 
 pytestmark = pytest.mark.usefixtures("doe2030")
 
@@ -25,6 +27,71 @@ def test_help_names_the_commands(capsys):
     assert "reproduce" in capsys.readouterr().out
     assert main([]) == 0
     assert "reproduce" in capsys.readouterr().out
+
+
+COMMANDS = ("reproduce", "derive", "solve", "simulate", "sweep", "claims", "cache")
+
+
+def examples(command):
+    text = get_command(app).commands[command].epilog
+    return [line for line in text.split("\n\n") if line.startswith("odekit ")]
+
+
+def test_these_are_the_commands():
+    assert set(get_command(app).commands) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_ends_with_examples_that_parse(command, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main([command, "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    given = examples(command)
+    assert given
+    monkeypatch.chdir(tmp_path)
+    for example in given:
+        assert example in shown
+        name, *arguments = example.split()[1:]
+        assert name == command
+        context = get_command(app).commands[command].make_context(command, arguments)
+        assert context.params
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["derive", "solve", "simulate", "claims", "cache"])
+def test_examples_of_the_help_run(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("ODEKIT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    for example in examples(command):
+        if ".toml" not in example:
+            assert main(example.split()[1:]) == 0
+
+
+def test_no_word_of_the_help_is_lost_as_markup(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    for command in COMMANDS:
+        assert main([command, "--help"]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        for parameter in get_command(app).commands[command].params:
+            assert " ".join((parameter.help or "").split()) in shown
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("odekit rep", "reproduce"),
+        ("odekit reproduce doe2030/go", "doe2030/good"),
+        ("odekit derive attention_m", "attention_merged"),
+        ("odekit solve --heads 2 mod", "modes"),
+    ],
+)
+def test_shells_complete_commands_and_names(typed, expected, monkeypatch, capsys):
+    monkeypatch.setenv("_ODEKIT_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
+    with contextlib.suppress(SystemExit):
+        main([])
+    assert expected in capsys.readouterr().out.split()
 
 
 def test_reproduce_writes_files_and_json(tmp_path, capsys):

@@ -16,12 +16,15 @@ from odekit.cli.options import (
     Out,
     Seed,
     Size,
+    Source,
     Spectrum,
     check_parent,
     given,
+    model_names,
     problem_from,
     sizes_from,
     spectrum_from,
+    target_names,
 )
 from odekit.cli.showing import (
     counter,
@@ -38,9 +41,16 @@ __all__ = ["app"]
 app = typer.Typer(
     name="odekit",
     invoke_without_command=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    epilog="Start with: odekit reproduce --quick. Each command's --help ends with an example.",
 )
+
+
+def _command(*examples: str) -> Any:
+    """Make a command whose help ends with examples."""
+    word = "Example" if len(examples) == 1 else "Examples"
+    # A blank line before each, or the help would run them together.
+    return app.command(epilog="\n\n".join([f"{word}:", *examples]))
 
 
 @app.callback()
@@ -58,11 +68,14 @@ def _root(
         print(context.get_help())
 
 
-@app.command()
+@_command("odekit reproduce zhang2025/fig3 --quick --out figures")
 def reproduce(
     targets: Annotated[
         list[str] | None,
-        typer.Argument(help="Targets, papers' keys, or 'all'. Default: zhang2025's main figures."),
+        typer.Argument(
+            help="Targets, papers' keys, or 'all'. Default: zhang2025's main figures.",
+            autocompletion=target_names,
+        ),
     ] = None,
     list_only: Annotated[bool, typer.Option("--list", help="List the targets.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds, shorter runs.")] = False,
@@ -111,9 +124,14 @@ def reproduce(
         raise typer.Exit(3)
 
 
-@app.command()
+@_command("odekit derive attention_merged --latex")
 def derive(
-    model: Annotated[str, typer.Argument(help="A published model, such as attention_merged.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A published model, such as attention_merged.", autocompletion=model_names
+        ),
+    ],
     latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX.")] = False,
     heads: Size = None,
     dim: Size = None,
@@ -144,9 +162,13 @@ def derive(
         )
 
 
-@app.command()
+@_command(
+    "odekit solve attention_separate --heads 2 --rank 1 --dim 2 --context 31 --spectrum .6,.4 "
+    "--init 1e-2 --time 2000",
+    "odekit solve problem.toml --out run.npz",
+)
 def solve(
-    source: Annotated[str, typer.Argument(metavar="FILE|MODEL", help="A problem file or a model.")],
+    source: Source,
     heads: Size = None,
     dim: Size = None,
     context: Size = None,
@@ -174,9 +196,12 @@ def solve(
     show_solution(problem.solve(progress=sys.stderr.isatty()), out, as_json)
 
 
-@app.command()
+@_command(
+    "odekit simulate attention_merged --heads 8 --dim 2 --context 31 --spectrum .6,.4 --init .1 "
+    "--steps 2000 --batch 64"
+)
 def simulate(
-    source: Annotated[str, typer.Argument(metavar="FILE|MODEL", help="A problem file or a model.")],
+    source: Source,
     heads: Size = None,
     dim: Size = None,
     context: Size = None,
@@ -221,9 +246,12 @@ def simulate(
     show_solution(solution, out, as_json)
 
 
-@app.command()
+@_command(
+    "odekit sweep phases.toml --workers 2",
+    "odekit sweep phases.toml --resume --retry",
+)
 def sweep(
-    file: Annotated[Path, typer.Argument(help="A problem file with a [sweep].")],
+    file: Annotated[Path, typer.Argument(help="A problem file with a sweep table.")],
     out: Annotated[
         Path | None, typer.Option(help="File of results; default the file's name + .sweep.")
     ] = None,
@@ -269,7 +297,7 @@ def sweep(
         raise OdekitError(f"{counts['failed']} runs failed; the first, {point}: {reason}")
 
 
-@app.command()
+@_command("odekit claims mainali2025.eqA84 --quick")
 def claims(
     ids: Annotated[
         list[str] | None,
@@ -306,7 +334,7 @@ def claims(
         raise typer.Exit(3)
 
 
-@app.command()
+@_command("odekit cache clear")
 def cache(
     action: Annotated[str, typer.Argument(metavar="[info|clear]")] = "info",
     as_json: Json = False,

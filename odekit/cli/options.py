@@ -20,14 +20,38 @@ __all__ = [
     "Out",
     "Seed",
     "Size",
+    "Source",
     "Spectrum",
     "check_parent",
     "given",
+    "model_names",
     "problem_from",
     "sizes_from",
     "spectrum_from",
+    "target_names",
 ]
 
+
+def model_names(incomplete: str) -> list[str]:
+    """Complete a published model's name in a shell."""
+    from odekit.models import REGISTRY
+
+    return [name for name in REGISTRY if name.startswith(incomplete)]
+
+
+def target_names(incomplete: str) -> list[str]:
+    """Complete a target's name in a shell."""
+    from odekit.reproduce import discover
+
+    return [name for name in discover() if name.startswith(incomplete)]
+
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE|MODEL", help="A problem file or a model.", autocompletion=model_names
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
 Out = Annotated[Path | None, typer.Option(help="File to save the solution to.")]
 Spectrum = Annotated[str | None, typer.Option(help="Eigenvalues of Lambda, as .4,.3,.2,.1")]
