@@ -1,7 +1,7 @@
 """Mini-batch training of any derived loss: its own Gaussian tensors are drawn.
 
 The per-sample loss is `scale * |target - prediction|^2`; its gradient is taken by the tensor
-layer and evaluated with one batch axis, so a model that a user derived needs no code here.
+layer, so a model that a user derived needs no code here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from odekit.errors import InputError
 from odekit.field.losses import ExpectedLoss
 from odekit.gaussian import sample
 from odekit.simulate import loops
+from odekit.simulate.batch_loss import BatchGradient
 from odekit.simulate.blocks import Log
 from odekit.simulate.layer import Floats, checked_state
 from odekit.simulate.optimiser import Optimiser
@@ -67,7 +68,8 @@ class DerivedTrainer:
         self.params = {str(name): value for name, value in (params or {}).items()}
         self.weights = _weights(model, loss)
         self.random = _random(loss)
-        self.gradient = SampleGradient(loss, self.weights)
+        self.gradient = _gradient_of(loss, self.weights)
+        self.held: dict[str, Floats] | None = None  # what the steps need of a fixed set
         self.shapes = {w.name: np.shape(y0[w.name]) for w in self.weights if w.name in y0}
         arrays = checked_state(y0, self.shapes | {w.name: () for w in self.weights
                                                   if w.name not in self.shapes})  # fmt: skip
@@ -120,23 +122,28 @@ class DerivedTrainer:
         rng = np.random.default_rng([self.seed, block])
         start = first - block * self.length
         if self.data is not None:
-            rows = [
-                np.arange(self.count)
-                if self.batch == self.count
-                else rng.choice(self.count, self.batch, replace=False)
-                for _ in range(self.length)
-            ]
+            if self.held is None:
+                self.held = self._prepared(self.data)
+            if self.batch == self.count:
+                return [self.held] * (stop - first)
+            rows = [rng.choice(self.count, self.batch, replace=False) for _ in range(self.length)]
             return [
-                {name: array[rows[start + i]] for name, array in self.data.items()}
+                {name: array[rows[start + i]] for name, array in self.held.items()}
                 for i in range(stop - first)
             ]
         values = {**self.sizes, **self.params}
         drawn = sample(self.random, values, size=self.length * self.batch, seed=rng)
+        drawn = self._prepared(drawn)
         B = self.batch
         return [
             {name: array[(start + i) * B : (start + i + 1) * B] for name, array in drawn.items()}
             for i in range(stop - first)
         ]
+
+    def _prepared(self, draws: Mapping[str, Floats]) -> dict[str, Floats]:
+        if isinstance(self.gradient, BatchGradient):
+            return self.gradient.features(draws, {**self.sizes, **self.params})
+        return dict(draws)
 
     def advance(self, laid: Any, work: Sequence[Floats], span: NDArray[np.int64], log: Log) -> int:
         """Do the steps span[0] to span[1] - 1 in place; step span[2] only gives its loss."""
@@ -157,12 +164,22 @@ class DerivedTrainer:
     def _evaluate(self, theta: Floats, draws: Mapping[str, Floats]) -> tuple[float, Floats]:
         if not np.isfinite(theta).all():
             return float("nan"), theta
-        loss, parts = self.gradient(self.unpack(theta), draws, self.params)
+        loss, parts = self.gradient(self.unpack(theta), draws, {**self.sizes, **self.params})
         return loss, np.concatenate([parts[w.name].ravel() for w in self.weights])
 
 
+def _gradient_of(loss: ExpectedLoss, weights: Sequence[Tensor]) -> BatchGradient | SampleGradient:
+    try:
+        return BatchGradient(loss, weights)
+    except InputError:  # a form that cannot be given a batch axis: ten times slower, never wrong
+        return SampleGradient(loss, weights)
+
+
 class SampleGradient:
-    """Mean per-sample loss and its gradient on a batch of draws."""
+    """Mean per-sample loss and its gradient on a batch of draws, term by term.
+
+    Slower than `BatchGradient`, and independent of it.
+    """
 
     def __init__(self, loss: ExpectedLoss, weights: Sequence[Tensor]) -> None:
         self.weights = tuple(weights)

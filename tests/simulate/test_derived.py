@@ -8,6 +8,7 @@ import pytest
 import odekit as ok
 import odekit.simulate as sim
 from odekit.errors import InputError
+from odekit.simulate.batch_loss import BatchGradient
 from odekit.simulate.flow_descent import FlowDescent
 from odekit.simulate.full_batch import run as drive
 from odekit.simulate.record import Checkpoint
@@ -60,6 +61,56 @@ def test_sample_gradients_equal_finite_differences():
                 moved[name][index] += step
                 sides.append(plain_loss(moved, data))
             assert grad[name][index] == pytest.approx((sides[0] - sides[1]) / 2e-6, abs=2e-9)
+
+
+def broadcast_loss():
+    """Terms without data, several outputs, a diagonal, and a weight that the loss lacks."""
+    D = ok.dims("D")
+    D = D[0] if isinstance(D, tuple) else D
+    x = ok.gaussian("x", (D,), covariance=ok.identity(D))
+    U, b = ok.weight("U", (D, D)), ok.weight("b", (D,))
+    prediction = ok.einsum("ij,j->i", U, x) + ok.einsum("ii,i,i->i", U, b, b)
+    return ok.expected_loss(prediction, ok.einsum("i->i", x), scale=0.5)
+
+
+MODELS = {
+    "own": (own_loss, start(), PARAMS, {}),
+    "broadcast": (
+        broadcast_loss,
+        {"U": np.array([[0.3, -0.2], [0.5, 0.1]]), "b": np.array([0.4, -0.7])},
+        {},
+        {"D": 2},
+    ),
+    **{
+        f"transformer, {tasks}, {blocks}": (
+            lambda tasks=tasks, blocks=blocks: (
+                ok.models.linear_transformer(tasks=tasks, blocks=blocks).loss
+            ),
+            {
+                name: 0.3 * np.random.default_rng(k).standard_normal((2, 2))
+                for k, name in enumerate(("p2", "q1", "p1", "q2")[: 2 if blocks != "all" else 4])
+            },
+            {"Lambda": L, "N": 3},
+            {"D": 2},
+        )
+        for tasks, blocks in (("iid", "all"), ("diagonal", "restricted"), ("scalar", "all"))
+    },
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_batch_gradient_equals_the_gradient_term_by_term(name):
+    """Features and reverse mode against the derivative of every term on every sample."""
+    make, state, params, sizes = MODELS[name]
+    loss = make()
+    batch = BatchGradient(loss, loss.weights)
+    drawn = ok.sample(batch.random, {**params, **sizes}, size=40, seed=3)
+    value, grad = sim.sample_gradient(loss, state, drawn, params)
+    for _ in range(2):  # the second call runs on the first one's plan
+        found, slopes = batch(state, batch.features(drawn, params), params)
+        assert found == pytest.approx(value, rel=1e-12)
+        for weight, slope in grad.items():
+            np.testing.assert_allclose(slopes[weight], slope, rtol=1e-11, atol=1e-14)
 
 
 def test_a_users_model_trains_on_a_fixed_set_as_in_plain_numpy():
