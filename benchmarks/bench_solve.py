@@ -62,7 +62,7 @@ def reference(p: Problem, tools: list[Tool]) -> np.ndarray:
     return tools[0].curve(tools[0].solve(1e-13, 1e-15 * float(np.sqrt(np.mean(p.y0**2)))))
 
 
-def compare(name: str, rounds: int, wanted: list[str]) -> Result:
+def compare(name: str, rounds: int, wanted: list[str], quick: bool) -> Result:
     p = problem(name)
     ours = own.tools(p)
     truth = reference(p, ours)
@@ -80,7 +80,7 @@ def compare(name: str, rounds: int, wanted: list[str]) -> Result:
                 reason = f"{type(failure).__name__}: {str(failure)[:80]}"
         if reason:
             absent[peer.name] = reason
-    scans, times = measure(p, tools, truth, rounds)
+    scans, times = measure(p, tools, truth, rounds, quick)
     for tool, found in scans.items():
         if not found.loosest:
             absent[tool] = "; ".join(found.failures[-1:]) or "1e-6 is not reached"
@@ -139,13 +139,13 @@ def main() -> None:
     parser.add_argument("--problem", nargs="+", choices=list(GOALS), metavar="NAME")
     parser.add_argument("--tools", nargs="+", default=[], help="beginnings of tools' names")
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--quick", action="store_true", help="three problems, three rounds")
+    parser.add_argument("--quick", action="store_true", help="three problems, a coarse scan")
     parser.add_argument("--out", type=Path, help="folder for the pictures")
     options = parser.parse_args()
     keep_stdout()
     names = options.problem or (QUICK if options.quick else GOALS)
     rounds = options.rounds or (3 if options.quick else 7)
-    results = {name: compare(name, rounds, options.tools) for name in names}
+    results = {name: compare(name, rounds, options.tools, options.quick) for name in names}
     print("Times faster than the fastest peer of this run, by achieved error:\n")
     print(ratios(results))
     print()

@@ -22,7 +22,13 @@ from benchmarks.hand_written import Problem
 
 ERRORS = (1e-6, 1e-9)
 LOOSEST, TIGHTEST = 1e-3, 1e-14
-SLOW = 3.0  # CPU seconds of one solve beyond which a tool is given up on a problem
+
+# A tool is given up on a problem where a solve takes more than this multiple of the first tool's
+# (odekit's), between these CPU seconds.
+SLOW_RATIO, SLOW_LEAST, SLOW_MOST = 100.0, 0.3, 3.0
+
+
+REPEAT = 0.005  # CPU seconds that one timing lasts at least
 
 
 @dataclass(frozen=True)
@@ -104,8 +110,12 @@ def try_tolerance(p: Problem, tool: Tool, truth: np.ndarray, rtol: float) -> Poi
     return Point(rtol, error_of(curve, truth), seconds)
 
 
-def scan(p: Problem, tool: Tool, truth: np.ndarray) -> Scan:
-    """Half decades from the loosest tolerance down, then the quarter decade above each hit."""
+def scan(p: Problem, tool: Tool, truth: np.ndarray, slow: float, quick: bool) -> Scan:
+    """Half decades from the loosest tolerance down, then the quarter decade above each hit.
+
+    A quick scan takes whole decades, and the half decade above each hit.
+    """
+    step = 1.0 if quick else 0.5
     found = Scan()
 
     def take(rtol: float) -> bool:
@@ -114,37 +124,52 @@ def scan(p: Problem, tool: Tool, truth: np.ndarray) -> Scan:
             found.failures.append(point)
             return True
         found.points.append(point)
-        return point.seconds < SLOW
+        return point.seconds < slow
 
-    for half in range(math.ceil(-2 * math.log10(LOOSEST)), int(-2 * math.log10(TIGHTEST)) + 1):
-        if not take(10.0 ** (-half / 2)):
-            found.failures.append(f"given up beyond {SLOW:g} s a solve")
+    for power in np.arange(-math.log10(LOOSEST), -math.log10(TIGHTEST) + step / 2, step):
+        if not take(10.0**-power):
+            found.failures.append(f"given up beyond {slow:.2g} s a solve")
             break
         if len(found.loosest) == len(ERRORS):
             break
     for rtol in set(found.loosest.values()):
         if rtol < LOOSEST:
-            take(rtol * 10**0.25)
+            take(rtol * 10 ** (step / 2))
     found.points.sort(key=lambda point: -point.rtol)
     return found
 
 
 def alternate(calls: dict[Any, Callable[[], Any]], rounds: int) -> dict[Any, float]:
-    """Median CPU milliseconds of each call, over rounds that take every call in turn."""
+    """Median CPU milliseconds of each call, over rounds that take every call in turn.
+
+    In each round a call is warmed up by itself, so that it pays neither for caches that the one
+    before has filled nor for threads that it left spinning, and repeated to a few milliseconds.
+    """
     times: dict[Any, list[float]] = {key: [] for key in calls}
     for _ in range(rounds):
         for key, call in calls.items():
             begun = time.process_time()
             call()
-            times[key].append(time.process_time() - begun)
+            first = time.process_time() - begun
+            repeats = min(max(int(REPEAT / max(first, 1e-6)), 1), 50)
+            begun = time.process_time()
+            for _ in range(repeats):
+                call()
+            times[key].append((time.process_time() - begun) / repeats)
     return {key: 1e3 * statistics.median(values) for key, values in times.items() if values}
 
 
 def measure(
-    p: Problem, tools: Sequence[Tool], truth: np.ndarray, rounds: int
+    p: Problem, tools: Sequence[Tool], truth: np.ndarray, rounds: int, quick: bool
 ) -> tuple[dict[str, Scan], dict[str, dict[float, float]]]:
     """Scan every tool, then time all at their matched tolerances: ms by tool and error."""
-    scans = {tool.name: scan(p, tool, truth) for tool in tools}
+    scans: dict[str, Scan] = {}
+    slow = SLOW_MOST
+    for tool in tools:
+        scans[tool.name] = scan(p, tool, truth, slow, quick)
+        if tool is tools[0]:
+            own = max((point.seconds for point in scans[tool.name].points), default=SLOW_MOST)
+            slow = min(max(SLOW_RATIO * own, SLOW_LEAST), SLOW_MOST)
     calls: dict[Any, Callable[[], Any]] = {}
     for tool in tools:
         for goal, rtol in scans[tool.name].loosest.items():
