@@ -7,6 +7,7 @@ derived flow). They are polynomials, so that a complex step gives their Jacobian
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -183,6 +184,26 @@ def size_of(state: Mapping[str, Any], L: Array) -> float:
     """Bound of the terms of the rates: the sixth power of what enters them."""
     top = 1 + max(float(np.abs(value).max()) for value in state.values())
     return float(np.trace(L) + 1) ** 4 * top**6 * len(flat(state)) ** 2
+
+
+def subsets(dim: int) -> list[tuple[int, ...]]:
+    """All sets of the modes of a dimension, the smaller first."""
+    return [s for size in range(dim + 1) for s in combinations(range(dim), size)]
+
+
+def packed(A: Array, H: int, R: int) -> State:
+    """Balanced weights of H heads of rank R whose A is a symmetric positive matrix."""
+    strengths, vectors = np.linalg.eigh(A)
+    D = len(A)
+    state = {"v": np.zeros(H), "K": np.zeros((H, R, D)), "Q": np.zeros((H, R, D))}
+    learned = np.flatnonzero(strengths > 1e-12 * max(1.0, float(np.abs(A).max())))
+    for place, mode in enumerate(learned):
+        head, pair = place // R, place % R
+        state["v"][head] = 1.0
+        state["K"][head, pair] = state["Q"][head, pair] = (
+            np.sqrt(strengths[mode]) * vectors[:, mode]
+        )
+    return state
 
 
 def rests(like: Mapping[str, Any], L: Array, N: float, seed: int, starts: int) -> list[State]:

@@ -15,7 +15,7 @@ from odekit.testing import spectra
 
 from . import lazy, merged, plateaus, probes
 from .probes import MODELS, NOTE, Case
-from .stated_plateaus import _aligned_run
+from .stated_plateaus import aligned_run
 from .statement import named
 
 
@@ -32,8 +32,8 @@ def _shorter_cases(draw: st.DrawFn) -> Case:
 def _shorter_holds(case: Case, power: float = 1.0) -> Check:
     """Lengths of both plateaus from a start that is larger by a factor, times that factor."""
     factor = float(case["factor"])
-    before = np.diff(np.concatenate([[0.0], _aligned_run(case)[2]]))
-    after = np.diff(np.concatenate([[0.0], _aligned_run(case, factor)[2]]))
+    before = np.diff(np.concatenate([[0.0], aligned_run(case)[2]]))
+    after = np.diff(np.concatenate([[0.0], aligned_run(case, factor)[2]]))
     # What 1/v0 leaves out of the length is of order k v0 relative to it, k^3 = lambda c <= 4.
     return agreement(
         "length times factor over length before",
