@@ -21,6 +21,10 @@ class Access:
 
     def text(self, names: Mapping[int, str]) -> str:
         """Source of the entry, with the given names of indices."""
+        return f"{self.buffer}[{self.address(names)}]"
+
+    def address(self, names: Mapping[int, str]) -> str:
+        """Source of the entry's place in the buffer."""
         offset = self.offset
         parts = []
         for i, stride in self.strides.items():
@@ -30,7 +34,7 @@ class Access:
                 parts.append(names[i] if stride == 1 else f"{stride} * {names[i]}")
         if offset or not parts:
             parts.insert(0, str(offset))
-        return f"{self.buffer}[{' + '.join(parts)}]"
+        return " + ".join(parts)
 
     def at(self, values: Mapping[int, int]) -> int:
         """The address for given values of the indices."""

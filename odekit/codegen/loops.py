@@ -1,8 +1,8 @@
 """Array statements as Python loops over flat indices, which Numba compiles fast.
 
 Each contraction is written in the order that a compiler can vectorise without reordering sums:
-along an axis that lies contiguous in the target and in every factor that has it; else as a dot
-product in four partial sums.
+along an axis that lies contiguous in the target and in every factor that has it (short rows as
+one instruction of `odekit.codegen.rows`); else as a dot product in four partial sums.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
-from odekit.codegen.access import FlatProduct, FlatStatement, flatten
+from odekit.codegen.access import Access, FlatProduct, FlatStatement, flatten
 from odekit.codegen.program import Statement
+from odekit.codegen.rows import LONGEST, SHORTEST
 
 __all__ = ["write_loops"]
 
@@ -49,6 +50,8 @@ def statement_loops(flat: FlatStatement) -> list[str]:
     along = _vector_axis(flat, summed)
     if summed and along is not None:
         return _rows(flat, summed, along, names)
+    if not summed and (row := _scaled_row(flat, names)) is not None:
+        return row
     return _entries(flat, summed, names)
 
 
@@ -71,18 +74,76 @@ def _rows(
     depth = open_loops(lines, 0, outer, flat.sizes, names)
     target = flat.target.text(names)
     start = _start(flat, names)
-    if not _at_once(flat, summed[0]):
+    plain, known = _start_row(flat, along)
+    if not _at_once(flat, summed[0]) or (_short(flat, along) and not plain):
         if start != target:
             inner = open_loops(lines, depth, [along], flat.sizes, names)
             lines.append("    " * inner + f"{target} = {start}")
-        start = target
+        start, known = target, flat.target
     for product in summed:
         axes = [i for i in _by_stride(product) if i not in flat.target.strides]
         inner = open_loops(lines, depth, axes[:-1], flat.sizes, names)
-        rows = _add_rows(flat, product, axes[-1], along, names, start)
+        rows = _add_rows(flat, product, axes[-1], along, names, start, known)
         lines += ["    " * inner + line for line in rows]
-        start = target
+        start, known = target, flat.target
     return lines
+
+
+def _short(flat: FlatStatement, along: int) -> bool:
+    return SHORTEST <= flat.sizes[along] <= LONGEST
+
+
+def _start_row(flat: FlatStatement, along: int) -> tuple[bool, Access | None]:
+    """Whether a sum starts from zero (None) or from one plain row, and which."""
+    first = [p for p in flat.products if p.indices <= set(flat.target.strides)]
+    if flat.accumulate:
+        return not first, flat.target
+    if not first:
+        return True, None
+    row = first[0].factors[0] if first[0].factors else None
+    alone = len(first) == 1 and first[0].number == 1.0 and len(first[0].factors) == 1
+    return alone and row is not None and row.strides.get(along) == 1, row
+
+
+def _scaled_row(flat: FlatStatement, names: Mapping[int, str]) -> list[str] | None:
+    """Short rows of a product of numbers and one array; None where a statement is not that."""
+    if len(flat.products) != 1 or flat.accumulate:
+        return None
+    (product,) = flat.products
+    for along in reversed(flat.free):
+        moving = [f for f in product.factors if along in f.strides]
+        if flat.target.strides[along] == 1 and _short(flat, along):
+            if len(moving) != 1 or moving[0].strides[along] != 1:
+                return None
+            lines: list[str] = []
+            outer = [i for i in flat.free if i != along]
+            depth = open_loops(lines, 0, outer, flat.sizes, names)
+            fixed = FlatProduct(product.number, tuple(f for f in product.factors if f != moving[0]))
+            lines.append(
+                "    " * depth
+                + _call(flat, along, names, None, [fixed.text(names)], moving[0], names, 0)
+            )
+            return lines
+    return None
+
+
+def _call(
+    flat: FlatStatement,
+    along: int,
+    names: Mapping[int, str],
+    start: Access | None,
+    scales: Sequence[str],
+    source: Access,
+    first: Mapping[int, str],
+    step: int,
+) -> str:
+    """A call of `odekit.codegen.rows.add_rows`; ``first`` names the indices of the first row."""
+    here, there = {**names, along: "0"}, {**first, along: "0"}
+    begun = "None, 0" if start is None else f"{start.buffer}, {start.address(here)}"
+    return (
+        f"add_rows({flat.target.buffer}, {flat.target.address(here)}, {flat.sizes[along]}, {begun}, "
+        f"({', '.join(scales)},), {source.buffer}, {source.address(there)}, {step})"
+    )
 
 
 def _at_once(flat: FlatStatement, product: FlatProduct) -> bool:
@@ -98,14 +159,19 @@ def _add_rows(
     along: int,
     names: Mapping[int, str],
     before: str,
+    known: Access | None,
 ) -> list[str]:
-    """Add the rows of a product along one summed axis, several at once, to what was before."""
+    """Add the rows of a product along one summed axis, several at once, to what was before.
+
+    ``known`` is what was before as an access for short rows, None for zero.
+    """
     size, target = flat.sizes[axis], flat.target.text(names)
     fixed = FlatProduct(
         product.number,
         tuple(f for f in product.factors if along not in f.strides),
     )
     moving = FlatProduct(1.0, tuple(f for f in product.factors if along in f.strides))
+    rows = moving.factors[0] if len(moving.factors) == 1 and _short(flat, along) else None
     step = size if size <= UNROLL else max(k for k in range(1, UNROLL // 2 + 1) if size % k == 0)
     if step < 4:
         step = min(UNROLL // 2, size)
@@ -119,7 +185,7 @@ def _add_rows(
         if stop - start > width:
             lines.append(f"for {names[axis]} in range({start}, {stop}, {width}):")
             pad = "    "
-        terms = []
+        terms, scales = [], []
         for k in range(width):
             here = f"({names[axis]} + {k})" if pad else str(start + k)
             moved = {**names, axis: here}
@@ -127,7 +193,14 @@ def _add_rows(
             if fixed.factors:
                 lines.append(f"{pad}a{k} = {scale}")
                 scale = f"a{k}"
+            scales.append(scale)
             terms.append(f"{scale} * {moving.text(moved)}" if moving.factors else scale)
+        if rows is not None:
+            first = {**names, axis: names[axis] if pad else str(start)}
+            stride = rows.strides.get(axis, 0)
+            lines.append(pad + _call(flat, along, names, known, scales, rows, first, stride))
+            known = flat.target
+            continue
         lines.append(f"{pad}for {names[along]} in range({flat.sizes[along]}):")
         total = " + ".join(terms if before == "0.0" else [before, *terms])
         lines.append(f"{pad}    {target} = {total.replace('+ -', '- ')}")
