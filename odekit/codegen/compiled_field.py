@@ -60,6 +60,8 @@ class CompiledField:
         A picklable callable without arguments that returns an equal compiled field.
     origin : object, optional
         The vector field that was compiled; dropped by pickling.
+    kept : dict
+        What solvers found out about the field, kept from run to run.
     """
 
     rhs: RightHandSide
@@ -77,6 +79,7 @@ class CompiledField:
     make_values: Callable[[], RightHandSide] | None = field(default=None, repr=False)
     rebuild: Callable[[], CompiledField] | None = field(default=None, repr=False)
     origin: Any = field(default=None, repr=False)
+    kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def has_jacobian(self) -> bool:

@@ -153,12 +153,16 @@ class Tolerance:
 
 def initial_scale(layout: Layout, y0: NDArray[np.float64]) -> float:
     """Smallest nonzero root mean square over the initial states; one when all are zero."""
-    sizes = [
-        float(np.sqrt(np.mean((y0[where] / peak) ** 2)) * peak)
-        for where in layout.slices.values()
-        if (peak := float(np.max(np.abs(y0[where]), initial=0.0))) > 0
-    ]
-    return min(sizes, default=1.0)
+    sizes = [_rms(y0[where]) for where in layout.slices.values()]
+    return min((size for size in sizes if size > 0), default=1.0)
+
+
+def _rms(values: NDArray[np.float64]) -> float:
+    total = float(np.dot(values, values))
+    if not 1e-200 < total < 1e200:  # the squares may underflow or overflow
+        peak = float(np.max(np.abs(values), initial=0.0))
+        return peak * _rms(values / peak) if peak > 0 else 0.0
+    return math.sqrt(total / len(values))
 
 
 @dataclass(frozen=True)

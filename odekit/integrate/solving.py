@@ -191,7 +191,7 @@ def make_plan(task: Task, method: str, tolerance: Tolerance) -> Plan:
     if str(method).lower() == "auto":
         from odekit.integrate.auto import choose
 
-        chosen, reason = choose(task)
+        chosen, reason = choose(task, tolerance)
     else:
         chosen, reason = find_method(method), "asked for"
     layout = task.compiled.layout
@@ -265,10 +265,11 @@ def _nowhere(task: Task, status: Status, detail: str) -> Outcome:
 
 
 def _losses(compiled: CompiledField, y: Array, p: Array) -> Array | None:
-    loss = compiled.loss
-    if loss is None:
+    if compiled.loss is None:
         return None
-    return np.array([loss(row, p) for row in np.ascontiguousarray(y)], dtype=np.float64)
+    from odekit.integrate.compiled.losses import losses
+
+    return losses(compiled.loss, y, p)
 
 
 def read_option(value: Any, kind: Any, name: str) -> Any:

@@ -10,6 +10,7 @@ import sympy as sp
 
 import odekit as ok
 from odekit.codegen import CompiledField
+from odekit.codegen.layout import Layout
 
 SIZES = {"D": 3, "H": 2}
 
@@ -97,3 +98,20 @@ def test_parameters_that_give_no_number_are_refused() -> None:
     compiled = ok.compile(ok.vector_field({x: x * sp.log(k)}, (k,)), effort="quick")
     with pytest.raises(ok.InputError, match="no number"):
         compiled.layout.pack_parameters({"k": -1.0})
+
+
+def test_parameters_prepared_once_are_copied_and_told_apart() -> None:
+    prepared: list[float] = []
+
+    def prepare(p: np.ndarray) -> None:
+        prepared.append(p[0])
+        p[1] = 2 * p[0]
+
+    layout = Layout(states=(("x", ()),), parameters=(("a", ()),), scratch=1, prepare=prepare)
+    first, again = layout.pack_parameters({"a": 3.0}), layout.pack_parameters({"a": 3.0})
+    assert prepared == [3.0]
+    assert np.array_equal(first, again)
+    again[1] = -1.0  # the right-hand side may write here
+    assert np.array_equal(layout.pack_parameters({"a": 3.0}), first)
+    assert layout.pack_parameters({"a": 4.0})[1] == 8.0
+    assert prepared == [3.0, 4.0]

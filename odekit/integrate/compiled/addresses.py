@@ -20,10 +20,11 @@ from numba.extending import intrinsic
 
 RHS_SIGNATURE = types.void(float64, float64[::1], float64[::1], float64[::1])
 JACOBIAN_SIGNATURE = types.void(float64, float64[::1], float64[::1], float64[:, ::1])
+LOSS_SIGNATURE = types.float64(float64[::1], float64[::1])
 LANES_SIGNATURE = types.void(float64[::1], float64[:, ::1], float64[:, ::1], float64[:, ::1])
 
 # Found once per function (10 us each); forgotten with it.
-_addresses: WeakKeyDictionary[Any, dict[Any, int]] = WeakKeyDictionary()
+_addresses: WeakKeyDictionary[Any, dict[int, int]] = WeakKeyDictionary()
 
 
 def address_of(function: Any, signature: Any = RHS_SIGNATURE) -> int:
@@ -32,11 +33,12 @@ def address_of(function: Any, signature: Any = RHS_SIGNATURE) -> int:
     The caller keeps `function` alive as long as the address is in use.
     """
     known = _addresses.setdefault(function, {})
-    if signature not in known:
+    kind = id(signature)  # one of the constants above: hashing a Numba type takes 20 us
+    if kind not in known:
         compiled = function.get_compile_result(signature)
         name = compiled.fndesc.llvm_func_name
-        known[signature] = int(compiled.library.get_pointer_to_function(name))
-    return known[signature]
+        known[kind] = int(compiled.library.get_pointer_to_function(name))
+    return known[kind]
 
 
 def _caster(signature: Any) -> Any:
@@ -59,4 +61,5 @@ def _caster(signature: Any) -> Any:
 
 rhs_at = _caster(RHS_SIGNATURE)
 jacobian_at = _caster(JACOBIAN_SIGNATURE)
+loss_at = _caster(LOSS_SIGNATURE)
 lanes_at = _caster(LANES_SIGNATURE)

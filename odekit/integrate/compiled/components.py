@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,23 @@ class BlockClass:
 
     members: NDArray[np.int64]
     entries: NDArray[np.int64]
+
+
+def classes_of(compiled: Any) -> tuple[BlockClass, ...]:
+    """Components of a compiled field's Jacobian, found once for each field; () where it is dense.
+
+    Parameters
+    ----------
+    compiled : CompiledField
+    """
+    if compiled.pattern is None:
+        return ()
+    known = compiled.kept.get("components")
+    if known is None:
+        rows, columns = compiled.pattern
+        known = compiled.kept["components"] = block_classes(compiled.layout.size, rows, columns)
+    found: tuple[BlockClass, ...] = known
+    return found
 
 
 def find_components(n: int, rows: NDArray[np.int64], cols: NDArray[np.int64]) -> NDArray[np.int64]:
