@@ -16,6 +16,7 @@ import math
 from numba import float64, int64, njit
 
 from odekit.integrate.compiled.addresses import rhs_at
+from odekit.integrate.compiled.combine import combine
 from odekit.integrate.compiled.slots import (
     AGE,
     H_LAST,
@@ -57,6 +58,9 @@ from odekit.integrate.compiled.stepping import (
 
 ORDER = 8
 DENSE = 7
+K1 = ROW_F
+K2, K3, K4, K5, K6, K7, K8, K9 = range(ROW_FREE, ROW_FREE + 8)
+K10, K11, K12, K13, K14, K15, K16, TRIAL, S = range(ROW_FREE + 8, ROW_FREE + 17)
 STABILITY = 6.1  # length of the negative real stability interval
 ROWS = ROW_FREE + 17  # the shared rows, k2..k16, trial, scratch
 ALPHA, BETA = 0.7 / 8.0, 0.4 / 8.0
@@ -232,6 +236,7 @@ D7_16 = -149.72683625798564
     ),
     cache=True,
     nogil=True,
+    error_model="numpy",
 )  # fmt: skip
 def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
@@ -239,22 +244,22 @@ def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, r
     n = y.size
     k1, w, new = work[ROW_F], work[ROW_WEIGHTS], work[ROW_NEW]
     c, vector = work[ROW_DENSE : ROW_DENSE + DENSE], work[ROW_VECTOR]
-    k2 = work[ROW_FREE + 0]
-    k3 = work[ROW_FREE + 1]
-    k4 = work[ROW_FREE + 2]
-    k5 = work[ROW_FREE + 3]
-    k6 = work[ROW_FREE + 4]
-    k7 = work[ROW_FREE + 5]
-    k8 = work[ROW_FREE + 6]
-    k9 = work[ROW_FREE + 7]
-    k10 = work[ROW_FREE + 8]
-    k11 = work[ROW_FREE + 9]
-    k12 = work[ROW_FREE + 10]
-    k13 = work[ROW_FREE + 11]
-    k14 = work[ROW_FREE + 12]
-    k15 = work[ROW_FREE + 13]
-    k16 = work[ROW_FREE + 14]
-    trial, s = work[ROW_FREE + 15], work[ROW_FREE + 16]
+    k2 = work[K2]
+    k3 = work[K3]
+    k4 = work[K4]
+    k5 = work[K5]
+    k6 = work[K6]
+    k7 = work[K7]
+    k8 = work[K8]
+    k9 = work[K9]
+    k10 = work[K10]
+    k11 = work[K11]
+    k12 = work[K12]
+    k13 = work[K13]
+    k14 = work[K14]
+    k15 = work[K15]
+    k16 = work[K16]
+    trial, s = work[TRIAL], work[S]
     rtol = clock[RTOL]
     counts[RECORDED] = 0
     if counts[STARTED] == 0:
@@ -277,111 +282,72 @@ def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, r
         h = clip(clock)
         last = h == clock[T_END] - t
         t_new = clock[T_END] if last else t + h
-        for i in range(n):
-            trial[i] = y[i] + h * (A2_1 * k1[i])
+        combine(work, TRIAL, y, (h * A2_1,), (K1,))
         rhs(t + 0.05260015195876773 * h, trial, p, k2)
-        for i in range(n):
-            trial[i] = y[i] + h * (A3_1 * k1[i] + A3_2 * k2[i])
+        combine(work, TRIAL, y, (h * A3_1, h * A3_2), (K1, K2))
         rhs(t + 0.0789002279381516 * h, trial, p, k3)
-        for i in range(n):
-            trial[i] = y[i] + h * (A4_1 * k1[i] + A4_3 * k3[i])
+        combine(work, TRIAL, y, (h * A4_1, h * A4_3), (K1, K3))
         rhs(t + 0.1183503419072274 * h, trial, p, k4)
-        for i in range(n):
-            trial[i] = y[i] + h * (A5_1 * k1[i] + A5_3 * k3[i] + A5_4 * k4[i])
+        combine(work, TRIAL, y, (h * A5_1, h * A5_3, h * A5_4), (K1, K3, K4))
         rhs(t + 0.2816496580927726 * h, trial, p, k5)
-        for i in range(n):
-            trial[i] = y[i] + h * (A6_1 * k1[i] + A6_4 * k4[i] + A6_5 * k5[i])
+        combine(work, TRIAL, y, (h * A6_1, h * A6_4, h * A6_5), (K1, K4, K5))
         rhs(t + 0.3333333333333333 * h, trial, p, k6)
-        for i in range(n):
-            trial[i] = y[i] + h * (A7_1 * k1[i] + A7_4 * k4[i] + A7_5 * k5[i] + A7_6 * k6[i])
+        combine(work, TRIAL, y, (h * A7_1, h * A7_4, h * A7_5, h * A7_6), (K1, K4, K5, K6))
         rhs(t + 0.25 * h, trial, p, k7)
-        for i in range(n):
-            trial[i] = y[i] + h * (
-                A8_1 * k1[i] + A8_4 * k4[i] + A8_5 * k5[i] + A8_6 * k6[i] + A8_7 * k7[i]
-            )
+        combine(
+            work, TRIAL, y,
+            (h * A8_1, h * A8_4, h * A8_5, h * A8_6, h * A8_7),
+            (K1, K4, K5, K6, K7),
+        )  # fmt: skip
         rhs(t + 0.3076923076923077 * h, trial, p, k8)
-        for i in range(n):
-            trial[i] = y[i] + h * (
-                A9_1 * k1[i]
-                + A9_4 * k4[i]
-                + A9_5 * k5[i]
-                + A9_6 * k6[i]
-                + A9_7 * k7[i]
-                + A9_8 * k8[i]
-            )
+        combine(
+            work, TRIAL, y,
+            (h * A9_1, h * A9_4, h * A9_5, h * A9_6, h * A9_7, h * A9_8),
+            (K1, K4, K5, K6, K7, K8),
+        )  # fmt: skip
         rhs(t + 0.6512820512820513 * h, trial, p, k9)
-        for i in range(n):
-            trial[i] = y[i] + h * (
-                A10_1 * k1[i]
-                + A10_4 * k4[i]
-                + A10_5 * k5[i]
-                + A10_6 * k6[i]
-                + A10_7 * k7[i]
-                + A10_8 * k8[i]
-                + A10_9 * k9[i]
-            )
+        combine(
+            work, TRIAL, y,
+            (h * A10_1, h * A10_4, h * A10_5, h * A10_6, h * A10_7, h * A10_8, h * A10_9),
+            (K1, K4, K5, K6, K7, K8, K9),
+        )  # fmt: skip
         rhs(t + 0.6 * h, trial, p, k10)
-        for i in range(n):
-            trial[i] = y[i] + h * (
-                A11_1 * k1[i]
-                + A11_4 * k4[i]
-                + A11_5 * k5[i]
-                + A11_6 * k6[i]
-                + A11_7 * k7[i]
-                + A11_8 * k8[i]
-                + A11_9 * k9[i]
-                + A11_10 * k10[i]
-            )
+        combine(
+            work, TRIAL, y,
+            (h * A11_1, h * A11_4, h * A11_5, h * A11_6, h * A11_7, h * A11_8, h * A11_9, h *
+             A11_10),
+            (K1, K4, K5, K6, K7, K8, K9, K10),
+        )  # fmt: skip
         rhs(t + 0.8571428571428571 * h, trial, p, k11)
-        for i in range(n):
-            trial[i] = y[i] + h * (
-                A12_1 * k1[i]
-                + A12_4 * k4[i]
-                + A12_5 * k5[i]
-                + A12_6 * k6[i]
-                + A12_7 * k7[i]
-                + A12_8 * k8[i]
-                + A12_9 * k9[i]
-                + A12_10 * k10[i]
-                + A12_11 * k11[i]
-            )
+        combine(
+            work, TRIAL, y,
+            (h * A12_1, h * A12_4, h * A12_5, h * A12_6, h * A12_7, h * A12_8, h * A12_9, h *
+             A12_10, h * A12_11),
+            (K1, K4, K5, K6, K7, K8, K9, K10, K11),
+        )  # fmt: skip
         rhs(t_new, trial, p, k12)
-        for i in range(n):
-            new[i] = y[i] + h * (
-                B1 * k1[i]
-                + B6 * k6[i]
-                + B7 * k7[i]
-                + B8 * k8[i]
-                + B9 * k9[i]
-                + B10 * k10[i]
-                + B11 * k11[i]
-                + B12 * k12[i]
-            )
+        combine(
+            work, ROW_NEW, y,
+            (h * B1, h * B6, h * B7, h * B8, h * B9, h * B10, h * B11, h * B12),
+            (K1, K6, K7, K8, K9, K10, K11, K12),
+        )  # fmt: skip
         rhs(t_new, new, p, k13)
         counts[RHS] += 12
+        combine(
+            work, S, None,
+            (E5_1, E5_6, E5_7, E5_8, E5_9, E5_10, E5_11, E5_12),
+            (K1, K6, K7, K8, K9, K10, K11, K12),
+        )  # fmt: skip
         for i in range(n):
-            s[i] = w[i] * (
-                E5_1 * k1[i]
-                + E5_6 * k6[i]
-                + E5_7 * k7[i]
-                + E5_8 * k8[i]
-                + E5_9 * k9[i]
-                + E5_10 * k10[i]
-                + E5_11 * k11[i]
-                + E5_12 * k12[i]
-            )
+            s[i] = w[i] * s[i]
         five = sum_squares(s)
+        combine(
+            work, S, None,
+            (E3_1, E3_6, E3_7, E3_8, E3_9, E3_10, E3_11, E3_12),
+            (K1, K6, K7, K8, K9, K10, K11, K12),
+        )  # fmt: skip
         for i in range(n):
-            s[i] = w[i] * (
-                E3_1 * k1[i]
-                + E3_6 * k6[i]
-                + E3_7 * k7[i]
-                + E3_8 * k8[i]
-                + E3_9 * k9[i]
-                + E3_10 * k10[i]
-                + E3_11 * k11[i]
-                + E3_12 * k12[i]
-            )
+            s[i] = w[i] * s[i]
         three = sum_squares(s)
         err = 0.0
         if not (five == 0.0 and three == 0.0):
@@ -392,116 +358,67 @@ def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, r
         counts[STEPS] += 1
         counts[NONFINITE] = 0
         if wants_output(t_new, t_out, rec_t, counts):
-            for i in range(n):
-                trial[i] = y[i] + h * (
-                    A14_1 * k1[i]
-                    + A14_7 * k7[i]
-                    + A14_8 * k8[i]
-                    + A14_9 * k9[i]
-                    + A14_10 * k10[i]
-                    + A14_11 * k11[i]
-                    + A14_12 * k12[i]
-                    + A14_13 * k13[i]
-                )
+            combine(
+                work, TRIAL, y,
+                (h * A14_1, h * A14_7, h * A14_8, h * A14_9, h * A14_10, h * A14_11, h * A14_12, h
+                 * A14_13),
+                (K1, K7, K8, K9, K10, K11, K12, K13),
+            )  # fmt: skip
             rhs(t + 0.1 * h, trial, p, k14)
-            for i in range(n):
-                trial[i] = y[i] + h * (
-                    A15_1 * k1[i]
-                    + A15_6 * k6[i]
-                    + A15_7 * k7[i]
-                    + A15_8 * k8[i]
-                    + A15_11 * k11[i]
-                    + A15_12 * k12[i]
-                    + A15_13 * k13[i]
-                    + A15_14 * k14[i]
-                )
+            combine(
+                work, TRIAL, y,
+                (h * A15_1, h * A15_6, h * A15_7, h * A15_8, h * A15_11, h * A15_12, h * A15_13, h
+                 * A15_14),
+                (K1, K6, K7, K8, K11, K12, K13, K14),
+            )  # fmt: skip
             rhs(t + 0.2 * h, trial, p, k15)
-            for i in range(n):
-                trial[i] = y[i] + h * (
-                    A16_1 * k1[i]
-                    + A16_6 * k6[i]
-                    + A16_7 * k7[i]
-                    + A16_8 * k8[i]
-                    + A16_9 * k9[i]
-                    + A16_13 * k13[i]
-                    + A16_14 * k14[i]
-                    + A16_15 * k15[i]
-                )
+            combine(
+                work, TRIAL, y,
+                (h * A16_1, h * A16_6, h * A16_7, h * A16_8, h * A16_9, h * A16_13, h * A16_14, h
+                 * A16_15),
+                (K1, K6, K7, K8, K9, K13, K14, K15),
+            )  # fmt: skip
             rhs(t + 0.7777777777777778 * h, trial, p, k16)
             counts[RHS] += 3
             for i in range(n):
-                d = new[i] - y[i]
-                c[0, i] = d
-                c[1, i] = h * k1[i] - d
-                c[2, i] = 2.0 * d - h * (k1[i] + k13[i])
+                c[0, i] = new[i] - y[i]
             for i in range(n):
-                c[3, i] = h * (
-                    D4_1 * k1[i]
-                    + D4_6 * k6[i]
-                    + D4_7 * k7[i]
-                    + D4_8 * k8[i]
-                    + D4_9 * k9[i]
-                    + D4_10 * k10[i]
-                    + D4_11 * k11[i]
-                    + D4_12 * k12[i]
-                    + D4_13 * k13[i]
-                    + D4_14 * k14[i]
-                    + D4_15 * k15[i]
-                    + D4_16 * k16[i]
-                )
+                c[1, i] = h * k1[i] - c[0, i]
             for i in range(n):
-                c[4, i] = h * (
-                    D5_1 * k1[i]
-                    + D5_6 * k6[i]
-                    + D5_7 * k7[i]
-                    + D5_8 * k8[i]
-                    + D5_9 * k9[i]
-                    + D5_10 * k10[i]
-                    + D5_11 * k11[i]
-                    + D5_12 * k12[i]
-                    + D5_13 * k13[i]
-                    + D5_14 * k14[i]
-                    + D5_15 * k15[i]
-                    + D5_16 * k16[i]
-                )
-            for i in range(n):
-                c[5, i] = h * (
-                    D6_1 * k1[i]
-                    + D6_6 * k6[i]
-                    + D6_7 * k7[i]
-                    + D6_8 * k8[i]
-                    + D6_9 * k9[i]
-                    + D6_10 * k10[i]
-                    + D6_11 * k11[i]
-                    + D6_12 * k12[i]
-                    + D6_13 * k13[i]
-                    + D6_14 * k14[i]
-                    + D6_15 * k15[i]
-                    + D6_16 * k16[i]
-                )
-            for i in range(n):
-                c[6, i] = h * (
-                    D7_1 * k1[i]
-                    + D7_6 * k6[i]
-                    + D7_7 * k7[i]
-                    + D7_8 * k8[i]
-                    + D7_9 * k9[i]
-                    + D7_10 * k10[i]
-                    + D7_11 * k11[i]
-                    + D7_12 * k12[i]
-                    + D7_13 * k13[i]
-                    + D7_14 * k14[i]
-                    + D7_15 * k15[i]
-                    + D7_16 * k16[i]
-                )
+                c[2, i] = 2.0 * c[0, i] - h * (k1[i] + k13[i])
+            combine(
+                work, ROW_DENSE + 3, None,
+                (h * D4_1, h * D4_6, h * D4_7, h * D4_8, h * D4_9, h * D4_10, h * D4_11, h *
+                 D4_12, h * D4_13, h * D4_14, h * D4_15, h * D4_16),
+                (K1, K6, K7, K8, K9, K10, K11, K12, K13, K14, K15, K16),
+            )  # fmt: skip
+            combine(
+                work, ROW_DENSE + 4, None,
+                (h * D5_1, h * D5_6, h * D5_7, h * D5_8, h * D5_9, h * D5_10, h * D5_11, h *
+                 D5_12, h * D5_13, h * D5_14, h * D5_15, h * D5_16),
+                (K1, K6, K7, K8, K9, K10, K11, K12, K13, K14, K15, K16),
+            )  # fmt: skip
+            combine(
+                work, ROW_DENSE + 5, None,
+                (h * D6_1, h * D6_6, h * D6_7, h * D6_8, h * D6_9, h * D6_10, h * D6_11, h *
+                 D6_12, h * D6_13, h * D6_14, h * D6_15, h * D6_16),
+                (K1, K6, K7, K8, K9, K10, K11, K12, K13, K14, K15, K16),
+            )  # fmt: skip
+            combine(
+                work, ROW_DENSE + 6, None,
+                (h * D7_1, h * D7_6, h * D7_7, h * D7_8, h * D7_9, h * D7_10, h * D7_11, h *
+                 D7_12, h * D7_13, h * D7_14, h * D7_15, h * D7_16),
+                (K1, K6, K7, K8, K9, K10, K11, K12, K13, K14, K15, K16),
+            )  # fmt: skip
             deliver(t, h, y, c, t_new, new, t_out, y_out, rec_t, rec_c, counts)
         clock[H_LAST] = h
         accept_pi(err, h, last, clock, counts, ALPHA, BETA, LOG_ERROR)
         clock[T] = t_new
         for i in range(n):
             y[i] = new[i]
+        for i in range(n):
             k1[i] = k13[i]
-            w[i] = 1.0 / (atol[i] + rtol * abs(new[i]))
+        set_weights(y, atol, rtol, w)
         code = state_code(y, clock)
         if code != RUNNING:
             return code

@@ -44,6 +44,7 @@ _LOOPS = {"Tsit5": 0, "DOP853": 1, "ROCK4": 2, "Rodas5P": 3, "explicit": 4}
     ),
     cache=True,
     nogil=True,
+    error_model="numpy",
 )  # fmt: skip
 def advance_members(
     loop, rows, dense, rhs_address, jac_address, table, start, stop, p, y, atol, clocks, counts,

@@ -19,6 +19,7 @@ import numpy as np
 from numba import float64, int64, njit
 
 from odekit.integrate.compiled.addresses import rhs_at
+from odekit.integrate.compiled.combine import combine
 from odekit.integrate.compiled.rock_table import TABLE
 from odekit.integrate.compiled.slots import (
     AGE,
@@ -66,6 +67,7 @@ from odekit.integrate.compiled.stepping import (
 
 ORDER = 4
 DENSE = 4  # the cubic's coefficients and a zero, so that records fit those of Tsit5
+F1, K1, K2, K3, K4, TRIAL, S = range(ROW_FREE, ROW_FREE + 7)
 ROWS = ROW_FREE + 7
 ALPHA, BETA = 0.7 / 4.0, 0.4 / 4.0
 LAST = 15  # a21, a31, a32, a41, a42, a43, b1..b4, d1..d5
@@ -97,6 +99,7 @@ def pack_table() -> np.ndarray:
     ),
     cache=True,
     nogil=True,
+    error_model="numpy",
 )  # fmt: skip
 def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
@@ -105,9 +108,8 @@ def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, r
     longest = (table.shape[1] - 2 - LAST) // 3
     f0, w, new = work[ROW_F], work[ROW_WEIGHTS], work[ROW_NEW]
     c, vector = work[ROW_DENSE : ROW_DENSE + DENSE], work[ROW_VECTOR]
-    f1, k1, k2 = work[ROW_FREE], work[ROW_FREE + 1], work[ROW_FREE + 2]
-    k3, k4 = work[ROW_FREE + 3], work[ROW_FREE + 4]
-    trial, s = work[ROW_FREE + 5], work[ROW_FREE + 6]
+    f1, k1, k2, k3, k4 = work[F1], work[K1], work[K2], work[K3], work[K4]
+    trial, s = work[TRIAL], work[S]
     rtol = clock[RTOL]
     counts[RECORDED] = 0
     if counts[STARTED] == 0:
@@ -181,21 +183,18 @@ def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, r
         d1, d2, d3 = table[row, 12], table[row, 13], table[row, 14]
         d4, d5 = table[row, 15], table[row, 16]
         rhs(t + start * h, g, p, k1)
-        for i in range(n):
-            s[i] = g[i] + h * (a21 * k1[i])
+        combine(work, S, g, (h * a21,), (K1,))
         rhs(t + (start + a21) * h, s, p, k2)
-        for i in range(n):
-            s[i] = g[i] + h * (a31 * k1[i] + a32 * k2[i])
+        combine(work, S, g, (h * a31, h * a32), (K1, K2))
         rhs(t + (start + a31 + a32) * h, s, p, k3)
-        for i in range(n):
-            s[i] = g[i] + h * (a41 * k1[i] + a42 * k2[i] + a43 * k3[i])
+        combine(work, S, g, (h * a41, h * a42, h * a43), (K1, K2, K3))
         rhs(t + (start + a41 + a42 + a43) * h, s, p, k4)
-        for i in range(n):
-            new[i] = g[i] + h * (b1 * k1[i] + b2 * k2[i] + b3 * k3[i] + b4 * k4[i])
+        combine(work, ROW_NEW, g, (h * b1, h * b2, h * b3, h * b4), (K1, K2, K3, K4))
         rhs(t_new, new, p, f1)
         counts[RHS] += stages
+        combine(work, S, None, (h * d1, h * d2, h * d3, h * d4, h * d5), (K1, K2, K3, K4, F1))
         for i in range(n):
-            s[i] = (h * w[i]) * (d1 * k1[i] + d2 * k2[i] + d3 * k3[i] + d4 * k4[i] + d5 * f1[i])
+            s[i] = w[i] * s[i]
         err = math.sqrt(sum_squares(s) / n)
         if not err <= 1.0:
             reject(err, h, clock, counts, 0.25)
@@ -206,10 +205,12 @@ def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, r
         counts[NONFINITE] = 0
         if wants_output(t_new, t_out, rec_t, counts):
             for i in range(n):
-                d = new[i] - y[i]
-                c[0, i] = d
-                c[1, i] = h * f0[i] - d
-                c[2, i] = 2.0 * d - h * (f0[i] + f1[i])
+                c[0, i] = new[i] - y[i]
+            for i in range(n):
+                c[1, i] = h * f0[i] - c[0, i]
+            for i in range(n):
+                c[2, i] = 2.0 * c[0, i] - h * (f0[i] + f1[i])
+            for i in range(n):
                 c[3, i] = 0.0
             deliver(t, h, y, c, t_new, new, t_out, y_out, rec_t, rec_c, counts)
         clock[H_LAST] = h
@@ -217,8 +218,9 @@ def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, r
         clock[T] = t_new
         for i in range(n):
             y[i] = new[i]
+        for i in range(n):
             f0[i] = f1[i]
-            w[i] = 1.0 / (atol[i] + rtol * abs(new[i]))
+        set_weights(y, atol, rtol, w)
         code = state_code(y, clock)
         if code != RUNNING:
             return code

@@ -65,7 +65,7 @@ ALPHA, BETA = 0.2, 0.0
 _DONE, _FULL, _NAN = int(Code.DONE), int(Code.RECORD_FULL), int(Code.NAN)
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def factor(m, pivots):
     """LU with partial pivoting in place; m[j, i] is row i of column j. False when singular."""
     n = m.shape[0]
@@ -95,7 +95,7 @@ def factor(m, pivots):
     return True
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def substitute(m, pivots, b):
     """Solve in place with the result of `factor`."""
     n = m.shape[0]
@@ -119,7 +119,7 @@ def substitute(m, pivots, b):
             b[i] -= x * column[i]
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _solve(m, pivots, b, s, by_inverse):
     if by_inverse:
         np.dot(m, b, s)
@@ -136,6 +136,7 @@ def _solve(m, pivots, b, s, by_inverse):
     ),
     cache=True,
     nogil=True,
+    error_model="numpy",
 )  # fmt: skip
 def advance(
     rhs_address, jac_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag

@@ -54,7 +54,7 @@ _STEP_LIMIT, _INTERRUPTED, _STALLED = (
 )
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _call(rhs, t, x, p, out, members, full, full_out, identity):
     """F in lane order: x, out (b, L); `members` (b, L) gives each entry's place in the state."""
     if identity:
@@ -69,7 +69,7 @@ def _call(rhs, t, x, p, out, members, full, full_out, identity):
             out[i, k] = full_out[members[i, k]]
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _lane_norms(v, w, out):
     b, lanes = v.shape
     for k in range(lanes):
@@ -82,7 +82,7 @@ def _lane_norms(v, w, out):
         out[k] = math.sqrt(out[k] / b)
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _eliminate(m, least, sound):
     """LU without pivoting in each lane; reciprocal pivots on the diagonal; marks weak lanes."""
     b, _, lanes = m.shape
@@ -99,7 +99,7 @@ def _eliminate(m, least, sound):
                     m[i, j, z] -= m[i, k, z] * m[k, j, z]
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _substitute(m, x):
     b, _, lanes = m.shape
     for i in range(b):
@@ -114,7 +114,7 @@ def _substitute(m, x):
             x[i, z] *= m[i, i, z]
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _deliver(z, t, h, y, new, u, t_end_step, members, t_out, y_out, filled):
     """Outputs of one lane inside the step just accepted."""
     b = y.shape[0]
@@ -150,6 +150,7 @@ def _deliver(z, t, h, y, new, u, t_end_step, members, t_out, y_out, filled):
     ),
     cache=True,
     nogil=True,
+    error_model="numpy",
 )  # fmt: skip
 def advance_blocks(
     rhs_address, values_address, jac_address, by_values, p, y_full, members, entries, nonzeros,

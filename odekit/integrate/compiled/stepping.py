@@ -46,7 +46,7 @@ _STALLED = int(Code.STALLED)
 RUNNING = -1
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def sum_squares(s):
     """Sum of s_i^2 with four partial sums, the order that ensemble lanes repeat."""
     a = 0.0
@@ -65,7 +65,7 @@ def sum_squares(s):
     return (a + b) + (c + d)
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def largest(y):
     """Largest |y_i|; NaN when any entry is."""
     best = 0.0
@@ -78,14 +78,14 @@ def largest(y):
     return best
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def set_weights(y, atol, rtol, w):
     """Error weights 1 / (atol_i + rtol |y_i|) at the state that a step starts from."""
     for i in range(y.size):
         w[i] = 1.0 / (atol[i] + rtol * abs(y[i]))
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def weighted_norm(v, w, s):
     """Root mean square of v_i w_i; `s` is scratch."""
     for i in range(v.size):
@@ -93,7 +93,7 @@ def weighted_norm(v, w, s):
     return math.sqrt(sum_squares(s) / v.size)
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def first_step(rhs, p, y, f, w, trial, f_trial, s, clock, counts, order):
     """Initial step of Hairer, Norsett, Wanner I, II.4, on the span's own scale.
 
@@ -126,32 +126,34 @@ def first_step(rhs, p, y, f, w, trial, f_trial, s, clock, counts, order):
     clock[H] = min(h_next, clock[H_MAX], span)
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def evaluate(y0, c, theta, out):
-    """Dense output y0 + th (c1 + (1-th) (c2 + th (c3 + (1-th) (c4 + ...)))), th in [0, 1].
+    """Dense output y0 + th (c1 + (1-th) (c2 + th (c3 + (1-th) (c4 + ...)))), four or seven rows.
 
     The nested form of Hairer's `contd8`; every method here stores its interpolant in it.
     """
     m = c.shape[0]
-    for i in range(out.size):
-        out[i] = 0.0
-    for j in range(m - 1, -1, -1):
-        factor = theta if j % 2 == 0 else 1.0 - theta
-        row = c[j]
+    back = 1.0 - theta
+    if m == 7:
         for i in range(out.size):
-            out[i] = factor * (row[i] + out[i])
+            out[i] = c[3, i] + theta * (c[4, i] + back * (c[5, i] + theta * c[6, i]))
+        for i in range(out.size):
+            out[i] = c[0, i] + back * (c[1, i] + theta * (c[2, i] + back * out[i]))
+    else:
+        for i in range(out.size):
+            out[i] = c[0, i] + back * (c[1, i] + theta * (c[2, i] + back * c[3, i]))
     for i in range(out.size):
-        out[i] = y0[i] + out[i]
+        out[i] = y0[i] + theta * out[i]
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def wants_output(t_new, t_out, rec_t, counts):
     """Whether the step that ends at t_new must be interpolated and delivered."""
     k = counts[FILLED]
     return rec_t.shape[0] > 0 or (k < t_out.size and t_out[k] <= t_new)
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def deliver(t0, h, y0, c, t_new, y_new, t_out, y_out, rec_t, rec_c, counts):
     """Write the outputs of an accepted step: requested times, and the record if there is one.
 
@@ -178,7 +180,7 @@ def deliver(t0, h, y0, c, t_new, y_new, t_out, y_out, rec_t, rec_c, counts):
         counts[RECORDED] = r + 1
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def deliver_start(t, y, t_out, y_out, counts):
     """Outputs requested at (or, by a rounding, before) the start."""
     k = counts[FILLED]
@@ -188,7 +190,7 @@ def deliver_start(t, y, t_out, y_out, counts):
     counts[FILLED] = k
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def check(y, f, clock, counts, flag):
     """Look before a step: interruption, limits, underflow. RUNNING when all is well."""
     if flag[0] != 0:
@@ -213,14 +215,14 @@ def check(y, f, clock, counts, flag):
     return RUNNING
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def clip(clock):
     """Step to take now: the proposed one, or what is left when the end is that near."""
     left = clock[T_END] - clock[T]
     return left if clock[H] * 1.0000001 >= left else clock[H]
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def state_code(y_new, clock):
     """RUNNING, or BLOW_UP when an accepted state passes the limit."""
     # The sum of squares bounds the largest entry and costs a vectorised pass only.
@@ -229,7 +231,7 @@ def state_code(y_new, clock):
     return RUNNING
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def reject(err, h, clock, counts, exponent):
     """Shrink the step after a failed trial (not finite, or error norm above one)."""
     counts[REJECTED] += 1
@@ -242,7 +244,7 @@ def reject(err, h, clock, counts, exponent):
         clock[H] = h * 0.1
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def accept_pi(err, h, clipped, clock, counts, alpha, beta, log_error_slot):
     """Next step after success: PI control (Gustafsson 1991; Hairer, Wanner II, IV.2)."""
     log_err = math.log(max(err, 1e-10))
@@ -257,7 +259,7 @@ def accept_pi(err, h, clipped, clock, counts, alpha, beta, log_error_slot):
     clock[H] = max(clock[H], proposal) if clipped else proposal
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def estimate_radius(rhs, p, t, y, f0, vector, point, f, w, counts, iterations):
     """Spectral radius by power iteration on differences of f; `vector` is kept between calls.
 
@@ -303,7 +305,7 @@ def estimate_radius(rhs, p, t, y, f0, vector, point, f, w, counts, iterations):
 LOOK_EVERY = 12  # accepted steps between looks at the spectral radius
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def limited_by_stability(rhs, p, y, f, vector, point, slope, w, clock, counts, stability):
     """Whether stability has been limiting a plain method's steps, with many more to come.
 

@@ -17,6 +17,7 @@ import numpy as np
 from numba import float64, int64, njit
 
 from odekit.integrate.compiled.addresses import rhs_at
+from odekit.integrate.compiled.combine import combine
 from odekit.integrate.compiled.slots import (
     AGE,
     H_LAST,
@@ -57,6 +58,8 @@ from odekit.integrate.compiled.stepping import (
 )
 
 ORDER = 5
+K1 = ROW_F
+K2, K3, K4, K5, K6, K7, TRIAL, S = range(ROW_FREE, ROW_FREE + 8)
 DENSE = 4  # coefficient vectors of the interpolant
 STABILITY = 3.5  # length of the negative real stability interval
 ROWS = ROW_FREE + 8  # the shared rows, k2..k7, trial, scratch
@@ -144,6 +147,7 @@ _DONE, _FULL, _NAN, _STIFF = int(Code.DONE), int(Code.RECORD_FULL), int(Code.NAN
     ),
     cache=True,
     nogil=True,
+    error_model="numpy",
 )  # fmt: skip
 def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
@@ -151,9 +155,8 @@ def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, r
     n = y.size
     k1, w, new = work[ROW_F], work[ROW_WEIGHTS], work[ROW_NEW]
     c, vector = work[ROW_DENSE : ROW_DENSE + DENSE], work[ROW_VECTOR]
-    k2, k3, k4 = work[ROW_FREE], work[ROW_FREE + 1], work[ROW_FREE + 2]
-    k5, k6, k7 = work[ROW_FREE + 3], work[ROW_FREE + 4], work[ROW_FREE + 5]
-    trial, s = work[ROW_FREE + 6], work[ROW_FREE + 7]
+    k2, k3, k4, k5, k6, k7 = work[K2], work[K3], work[K4], work[K5], work[K6], work[K7]
+    trial, s = work[TRIAL], work[S]
     rtol = clock[RTOL]
     counts[RECORDED] = 0
     if counts[STARTED] == 0:
@@ -175,35 +178,31 @@ def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, r
         t = clock[T]
         h = clip(clock)
         last = h == clock[T_END] - t
-        for i in range(n):
-            trial[i] = y[i] + h * (A21 * k1[i])
+        combine(work, TRIAL, y, (h * A21,), (K1,))
         rhs(t + C2 * h, trial, p, k2)
-        for i in range(n):
-            trial[i] = y[i] + h * (A31 * k1[i] + A32 * k2[i])
+        combine(work, TRIAL, y, (h * A31, h * A32), (K1, K2))
         rhs(t + C3 * h, trial, p, k3)
-        for i in range(n):
-            trial[i] = y[i] + h * (A41 * k1[i] + A42 * k2[i] + A43 * k3[i])
+        combine(work, TRIAL, y, (h * A41, h * A42, h * A43), (K1, K2, K3))
         rhs(t + C4 * h, trial, p, k4)
-        for i in range(n):
-            trial[i] = y[i] + h * (A51 * k1[i] + A52 * k2[i] + A53 * k3[i] + A54 * k4[i])
+        combine(work, TRIAL, y, (h * A51, h * A52, h * A53, h * A54), (K1, K2, K3, K4))
         rhs(t + C5 * h, trial, p, k5)
-        for i in range(n):
-            trial[i] = y[i] + h * (
-                A61 * k1[i] + A62 * k2[i] + A63 * k3[i] + A64 * k4[i] + A65 * k5[i]
-            )
+        combine(work, TRIAL, y, (h * A61, h * A62, h * A63, h * A64, h * A65), (K1, K2, K3, K4, K5))
         t_new = clock[T_END] if last else t + h
         rhs(t_new, trial, p, k6)
-        for i in range(n):
-            new[i] = y[i] + h * (
-                A71 * k1[i] + A72 * k2[i] + A73 * k3[i] + A74 * k4[i] + A75 * k5[i] + A76 * k6[i]
-            )
+        combine(
+            work, ROW_NEW, y,
+            (h * A71, h * A72, h * A73, h * A74, h * A75, h * A76),
+            (K1, K2, K3, K4, K5, K6),
+        )  # fmt: skip
         rhs(t_new, new, p, k7)
         counts[RHS] += 6
+        combine(
+            work, S, None,
+            (h * E1, h * E2, h * E3, h * E4, h * E5, h * E6, h * E7),
+            (K1, K2, K3, K4, K5, K6, K7),
+        )  # fmt: skip
         for i in range(n):
-            s[i] = (h * w[i]) * (
-                E1 * k1[i] + E2 * k2[i] + E3 * k3[i] + E4 * k4[i] + E5 * k5[i] + E6 * k6[i]
-                + E7 * k7[i]
-            )  # fmt: skip
+            s[i] = w[i] * s[i]
         err = math.sqrt(sum_squares(s) / n)
         if not err <= 1.0:
             reject(err, h, clock, counts, 0.2)
@@ -213,27 +212,30 @@ def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, r
         if wants_output(t_new, t_out, rec_t, counts):
             for i in range(n):
                 c[0, i] = new[i] - y[i]
-                c[1, i] = h * (
-                    D21 * k1[i] + D22 * k2[i] + D23 * k3[i] + D24 * k4[i] + D25 * k5[i]
-                    + D26 * k6[i] + D27 * k7[i]
-                )  # fmt: skip
-            for i in range(n):
-                c[2, i] = h * (
-                    D31 * k1[i] + D32 * k2[i] + D33 * k3[i] + D34 * k4[i] + D35 * k5[i]
-                    + D36 * k6[i] + D37 * k7[i]
-                )  # fmt: skip
-                c[3, i] = h * (
-                    D41 * k1[i] + D42 * k2[i] + D43 * k3[i] + D44 * k4[i] + D45 * k5[i]
-                    + D46 * k6[i] + D47 * k7[i]
-                )  # fmt: skip
+            combine(
+                work, ROW_DENSE + 1, None,
+                (h * D21, h * D22, h * D23, h * D24, h * D25, h * D26, h * D27),
+                (K1, K2, K3, K4, K5, K6, K7),
+            )  # fmt: skip
+            combine(
+                work, ROW_DENSE + 2, None,
+                (h * D31, h * D32, h * D33, h * D34, h * D35, h * D36, h * D37),
+                (K1, K2, K3, K4, K5, K6, K7),
+            )  # fmt: skip
+            combine(
+                work, ROW_DENSE + 3, None,
+                (h * D41, h * D42, h * D43, h * D44, h * D45, h * D46, h * D47),
+                (K1, K2, K3, K4, K5, K6, K7),
+            )  # fmt: skip
             deliver(t, h, y, c, t_new, new, t_out, y_out, rec_t, rec_c, counts)
         clock[H_LAST] = h
         accept_pi(err, h, last, clock, counts, ALPHA, BETA, LOG_ERROR)
         clock[T] = t_new
         for i in range(n):
             y[i] = new[i]
+        for i in range(n):
             k1[i] = k7[i]
-            w[i] = 1.0 / (atol[i] + rtol * abs(new[i]))
+        set_weights(y, atol, rtol, w)
         code = state_code(y, clock)
         if code != RUNNING:
             return code
