@@ -23,7 +23,7 @@ from odekit.codegen.compiled_field import CompiledField
 from odekit.codegen.layout import Layout
 
 Array = NDArray[np.float64]
-EXPLICIT = ("DOP853", "RK45", "Tsit5", "CompiledDOP853", "ROCK4", "Tsit5-ROCK4")
+EXPLICIT = ("DOP853", "RK45", "Tsit5", "CompiledDOP853", "ROCK4", "Tsit5-ROCK4", "DOP853-ROCK4")
 STIFF = ("LSODA", "BDF", "Radau", "Rodas5P", "Tsit5-Rodas5P", "auto")
 
 

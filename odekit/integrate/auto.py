@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from odekit.integrate.methods import METHODS
-from odekit.integrate.options import initial_scale
+from odekit.integrate.options import Tolerance, initial_scale
 from odekit.integrate.task import Method, Task
 
 __all__ = ["choose"]
@@ -18,20 +16,25 @@ square root (PERFORMANCE: 57 L-stable steps a decade)."""
 LARGEST_DENSE = 200
 """States up to here afford a dense factorisation a step."""
 
+TIGHT = 3e-9
+"""Relative tolerance below which order eight is cheaper than order five where accuracy limits the
+step (`python -m benchmarks.bench_solve`: separate at D = 4 and 8; the merged drop sits between)."""
+
 LARGEST_BLOCK = 8
 FEWEST_BLOCKS = 4
 
 
-def choose(task: Task) -> tuple[Method, str]:
+def choose(task: Task, tolerance: Tolerance) -> tuple[Method, str]:
     """Choose a method by the structure of the field and the initial scale.
 
-    Stiffness that appears on the way is the chosen method's own matter: "Tsit5-ROCK4" changes
-    between its two by what limits the step, "Tsit5-Rodas5P" goes over once.
+    Stiffness that appears on the way is the chosen method's own matter: "Tsit5-ROCK4" and
+    "DOP853-ROCK4" change between their two by what limits the step, "Tsit5-Rodas5P" goes over once.
 
     Parameters
     ----------
     task : Task
-        Its tolerances are not used: they depend on the method.
+        Its own tolerances are not used: they depend on the method.
+    tolerance : Tolerance
 
     Returns
     -------
@@ -55,7 +58,14 @@ def choose(task: Task) -> tuple[Method, str]:
             "learned modes' own times, and the Jacobian is known"
         )
     if compiled.symmetric:
-        return METHODS["Tsit5-ROCK4"], (
+        plain = METHODS["Tsit5-ROCK4"]
+        relative = tolerance.relative_for(compiled.layout, task.y0, plain.relative)
+        if relative < TIGHT:
+            return METHODS["DOP853-ROCK4"], (
+                "the Jacobian is symmetric: a stabilised method takes over where stability limits "
+                f"DOP853, which is the cheaper plain method at a relative tolerance of {relative:.1g}"
+            )
+        return plain, (
             "the Jacobian is symmetric: a stabilised method takes over where stability limits Tsit5"
         )
     if exact and n <= LARGEST_DENSE:
@@ -70,12 +80,9 @@ def choose(task: Task) -> tuple[Method, str]:
 
 def _components(task: Task) -> tuple[int, int] | None:
     """Count the connected components of the Jacobian's pattern, and the largest one's size."""
-    pattern = task.compiled.pattern
-    if pattern is None:
+    if task.compiled.pattern is None:
         return None
-    from odekit.integrate.compiled.components import find_components
+    from odekit.integrate.compiled.components import classes_of
 
-    rows, columns = (np.asarray(part, np.int64) for part in pattern)
-    labels = find_components(len(task.y0), rows, columns)
-    _, sizes = np.unique(labels, return_counts=True)
-    return len(sizes), int(sizes.max())
+    shapes = [block.members.shape for block in classes_of(task.compiled)]
+    return sum(count for _, count in shapes), max(size for size, _ in shapes)

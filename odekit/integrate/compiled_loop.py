@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from odekit.integrate.collect import Pieces, Steps
 from odekit.integrate.compiled import slots
-from odekit.integrate.compiled.components import block_classes
+from odekit.integrate.compiled.components import classes_of
 from odekit.integrate.compiled.run import Run, solve_blocks
 from odekit.integrate.compiled.slots import Code
 from odekit.integrate.diagnosis import diagnose
@@ -249,13 +249,15 @@ def read_counts(counts: NDArray[np.int64]) -> dict[str, Any]:
     }
 
 
-def run_together(loop: str, tasks: Sequence[Task]) -> list[Outcome | None]:
+def run_together(loop: str, plain: str, tasks: Sequence[Task]) -> list[Outcome | None]:
     """Integrate members of one field in one compiled call, which holds no interpreter lock.
 
     Parameters
     ----------
     loop : str
         A loop of `odekit.integrate.compiled.run.METHODS`.
+    plain : str
+        As in `Settings`.
     tasks : sequence of Task
         With the same field, span, outputs, relative tolerance and limits; no events, no dense
         output.
@@ -285,6 +287,7 @@ def run_together(loop: str, tasks: Sequence[Task]) -> list[Outcome | None]:
         max_steps=first.limits.steps,
         blow_up=first.limits.blow_up,
         autonomous=first.compiled.autonomous,
+        plain=plain,
         flag=first.flag,
         workers=1,
         chunk=len(tasks),
@@ -331,8 +334,7 @@ def run_blocks(task: Task) -> Outcome:
             "Components have steps of their own: 201 outputs are stored in place of common steps."
         ]
     values = getattr(compiled, "jacobian_values", None)
-    rows, columns = (np.asarray(part, np.int64) for part in compiled.pattern)
-    classes = block_classes(len(task.y0), rows, columns)
+    classes, nonzeros = classes_of(compiled), len(compiled.pattern[0])
 
     def solve(steps: int, flag: NDArray[np.int64]) -> Any:
         return solve_blocks(
@@ -345,7 +347,7 @@ def run_blocks(task: Task) -> Outcome:
             rtol=task.relative,
             atol=task.absolute,
             values=values,
-            nonzeros=len(rows),
+            nonzeros=nonzeros,
             jacobian=compiled.jacobian if values is None else None,
             t_out=times,
             max_steps=steps,

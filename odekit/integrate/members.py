@@ -199,7 +199,7 @@ def _together(
     if outputs is None or inside or limits.seconds is not None:
         return {}
     began = time.perf_counter()
-    groups: dict[tuple[str, float], list[tuple[int, Plan]]] = {}
+    groups: dict[tuple[str, str, float], list[tuple[int, Plan]]] = {}
     out: dict[int, Solution] = {}
     for k, (y0, params) in enumerate(chunk):
         task = Task(
@@ -216,11 +216,12 @@ def _together(
         if outcome is not None:
             out[k] = name_results(plan, outcome, None, began)
         elif plan.method.loop is not None:
-            groups.setdefault((plan.method.loop, plan.task.relative), []).append((k, plan))
-    for (loop, _), group in groups.items():
+            kind = plan.method.loop, plan.method.plain, plan.task.relative
+            groups.setdefault(kind, []).append((k, plan))
+    for (loop, plain, _), group in groups.items():
         from odekit.integrate.compiled_loop import run_together
 
-        outcomes = run_together(loop, [plan.task for _, plan in group])
+        outcomes = run_together(loop, plain, [plan.task for _, plan in group])
         for (k, plan), outcome in zip(group, outcomes, strict=True):
             if outcome is not None:
                 out[k] = name_results(plan, outcome, None, began)

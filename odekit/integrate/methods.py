@@ -17,10 +17,10 @@ def _scipy(name: str, task: Task) -> Outcome:
     return run(name, task)
 
 
-def _compiled(loop: str, stiff: str | None, task: Task) -> Outcome:
+def _compiled(loop: str, stiff: str | None, plain: str, task: Task) -> Outcome:
     from odekit.integrate.compiled_loop import Settings, run
 
-    return run(Settings(loop, stiff=stiff, patience=PATIENCE if stiff else 0), task)
+    return run(Settings(loop, plain, stiff, PATIENCE if stiff else 0), task)
 
 
 def _blocks(task: Task) -> Outcome:
@@ -34,10 +34,18 @@ PATIENCE = 2000
 
 
 def _loop(
-    name: str, loop: str, relative: float, stiff: bool, source: str, then: str | None = None
+    name: str,
+    loop: str,
+    relative: float,
+    stiff: bool,
+    source: str,
+    then: str | None = None,
+    plain: str = "Tsit5",
 ) -> Method:
     alone = loop if then is None else None
-    return Method(name, partial(_compiled, loop, then), relative, stiff, source, alone)
+    return Method(
+        name, partial(_compiled, loop, then, plain), relative, stiff, source, alone, plain
+    )
 
 
 def _entry(name: str, relative: float, stiff: bool, source: str) -> Method:
@@ -57,6 +65,14 @@ METHODS: dict[str, Method] = {
         _loop("ROCK4", "ROCK4", 1e-9, False, "Abdulle 2002"),
         _loop("Rodas5P", "Rodas5P", 1e-9, True, "Steinebach 2023"),
         _loop("Tsit5-ROCK4", "explicit", 1e-9, False, "Tsitouras 2011, Abdulle 2002, in turn"),
+        _loop(
+            "DOP853-ROCK4",
+            "explicit",
+            1e-9,
+            False,
+            "Hairer, Norsett, Wanner 1993, II.5, Abdulle 2002, in turn",
+            plain="DOP853",
+        ),
         _loop(
             "Tsit5-Rodas5P", "Tsit5", 1e-9, True, "Tsitouras 2011, then Steinebach 2023", "Rodas5P"
         ),

@@ -112,6 +112,8 @@ class Method:
         The paper or code it is from.
     loop : str or None
         The compiled loop that a whole run consists of, so that many members can share one call.
+    plain : str
+        What the loop "explicit" uses where accuracy limits the step.
     """
 
     name: str
@@ -120,3 +122,4 @@ class Method:
     stiff: bool
     source: str
     loop: str | None = None
+    plain: str = "Tsit5"

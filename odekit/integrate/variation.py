@@ -133,7 +133,7 @@ def sensitivities(
     tangents = tangent_field(origin, moved, len(directions))
     chosen, reason = method, "asked for"
     if str(method).lower() == "auto":
-        chosen, reason = _choose(compiled, flat, packed, t, start, save, watched)
+        chosen, reason = _choose(compiled, flat, packed, t, start, save, watched, tolerance)
     natural = _natural_sizes(
         compiled, state, packed, t, values, chosen, [e for e in watched if _ends(e)], limits, start
     )
@@ -182,6 +182,7 @@ def _choose(
     start: float,
     save: Save,
     watched: tuple[Crossing | Plateau, ...],
+    tolerance: Tolerance | None,
 ) -> tuple[str, str]:
     """The method for the field alone: tangents have its time scales and no others."""
     from odekit.integrate.auto import choose
@@ -198,7 +199,7 @@ def _choose(
         dense=outputs is None if save.dense is None else save.dense,
         watcher=make_watcher(watched, compiled, packed, first, flat),
     )
-    method, reason = choose(task)
+    method, reason = choose(task, read_option(tolerance, Tolerance, "tolerance"))
     return method.name, f"as for the field alone: {reason}"
 
 

@@ -122,18 +122,19 @@ def test_methods_agree_within_ten_times_the_tighter_error():
 
 
 @pytest.mark.parametrize(
-    ("problem", "expected"),
+    ("problem", "relative", "expected"),
     [
-        (problems.separate(1e-2), "Tsit5-ROCK4"),
-        (problems.separate(1e-6), "Rodas5P"),
-        (problems.modes(), "Rodas5P-blocks"),
-        (problems.robertson(), "Tsit5-Rodas5P"),
+        (problems.separate(1e-2), None, "DOP853-ROCK4"),
+        (problems.separate(1e-2), 1e-6, "Tsit5-ROCK4"),
+        (problems.separate(1e-6), None, "Rodas5P"),
+        (problems.modes(), None, "Rodas5P-blocks"),
+        (problems.robertson(), None, "Tsit5-Rodas5P"),
     ],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_auto_chooses_by_structure_and_scale_and_says_why(problem, expected):
-    end = problem.t[1]
-    solution = solve(problem.compiled, problem.y0, [end], problem.params)
+def test_auto_chooses_by_structure_and_scale_and_says_why(problem, relative, expected):
+    end, tolerance = problem.t[1], Tolerance(relative)
+    solution = solve(problem.compiled, problem.y0, [end], problem.params, tolerance=tolerance)
     assert solution.stats["method"] == expected
     assert len(solution.stats["reason"]) > 20
 
