@@ -64,6 +64,7 @@ def expected_loss() -> Statement:
         ),
         ("x and w are Gaussian; other tokens change the fourth moments in B",),
         checks=tuple(checks),
+        derived=(merged.flow.loss_latex(), separate.flow.loss_latex()),
     )
 
 
@@ -98,6 +99,7 @@ def second_moment_of_the_context() -> Statement:
                 ok.einsum("ij,jk->ik", covariance, covariance),
             ),
         ),
+        derived=(r"\mathbb{E}[S^2] = " + mean.latex(),),
     )
 
 
@@ -141,6 +143,7 @@ def gradient_flow() -> Statement:
         ),
         ("mean squared error without 1/2, tau d(theta)/dt = -(1/2) d(MSE)/d(theta)",),
         checks=tuple(checks),
+        derived=tuple(model.flow.latex() for model in models().values()),
     )
 
 

@@ -126,6 +126,7 @@ def fixed_points() -> Statement:
             "the one at A = 0 is larger than the origin: v = 0 with every U_h orthogonal to L^2."
         ),
         checks=tuple(checks),
+        derived=(r"G = " + body(flow, "G_A").latex(),),
     )
 
 

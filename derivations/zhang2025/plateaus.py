@@ -65,6 +65,7 @@ def scalar_equation() -> Statement:
         - (1 + 1 / N) * ok.einsum("m,m,m,m,mi->mi", mode, mode, mode, a, E)
         - ok.einsum(",m,m,m,mi->mi", trace, mode, mode, a, E) / N
     )
+    reduced = ok.einsum(",i,ij,j->", square, e, G, e)
     v, k, rate = sp.symbols("v k lambda", positive=True)
     rise = (-1 / v + k * _primitive(k * v, (sp.log, sp.atan, sp.sqrt))) / rate**2
     return Statement(
@@ -90,7 +91,7 @@ def scalar_equation() -> Statement:
             "approximation that becomes exact as the start shrinks."
         ),
         checks=(
-            identical("dv/dt", ok.einsum(",i,ij,j->", square, e, G, e), speed),
+            identical("dv/dt", reduced, speed),
             identical(
                 "dk/dt = (ds/dt) e",
                 ok.einsum(",ij,j->i", square, G, e),
@@ -108,6 +109,7 @@ def scalar_equation() -> Statement:
                 "t(v) inverts the equation", rise.diff(v) * (rate**2 * v**2 * (1 - (k * v) ** 3)), 1
             ),
         ),
+        derived=(r"\tau\dot s = " + reduced.latex(),),
     )
 
 

@@ -180,4 +180,5 @@ def plateau_losses() -> Statement:
             # Rounding of a loss of order one.
             Check("ok.theory.plateau_losses", float(gap), 1e-14),
         ),
+        derived=(r"\mathcal{L} = " + loss.latex(),),
     )

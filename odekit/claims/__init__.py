@@ -3,6 +3,7 @@
 from odekit.claims.checks import Check, agreement, identity
 from odekit.claims.claim import Assumption, Claim, Property, Variant
 from odekit.claims.registry import all_claims, choose, get, recorded
+from odekit.claims.statement import Statement
 from odekit.claims.verdict import Counterexample, Verdict, find_counterexample, judge
 
 all = all_claims  # noqa: A001 - the public name is odekit.claims.all
@@ -13,6 +14,7 @@ __all__ = [
     "Claim",
     "Counterexample",
     "Property",
+    "Statement",
     "Variant",
     "Verdict",
     "agreement",
