@@ -15,7 +15,7 @@ Two questions are put apart, because each has an exact answer.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any
@@ -215,9 +215,9 @@ def compare(
     paths = [_Path.read(run, rates, starts) for run in trained]
     checks = _mean_step_checks(paths, rates, confidence)
     curves, slope, order, limit = [], float("nan"), float("nan"), None
-    for lr in sorted({path.lr for path in paths}, reverse=True):
-        group = [path for path in paths if path.lr == lr]
-        curve, found = _curve(flow_solution, rates, group, lr, confidence)
+    for h in sorted({path.h for path in paths}, reverse=True):
+        group = [path for path in paths if path.h == h]
+        curve, found = _curve(flow_solution, rates, group, h, confidence)
         curves.append(curve)
         if limit is None:
             limit, slope, order = found
@@ -234,12 +234,17 @@ def compare(
 
 @dataclass(frozen=True, eq=False)
 class _Path:
-    """One run, flat: steps (K,), states (K, n), recorded losses, and what it was trained on."""
+    """One run, flat: steps (K,), states (K, n), recorded losses, and what it was trained on.
+
+    `lr` is the learning rate, the largest where states have their own; h is the flow's time in a
+    step.
+    """
 
     steps: NDArray[np.int64]
     states: Floats
     loss: Floats
     lr: float
+    h: float
     data: str
 
     @classmethod
@@ -271,11 +276,14 @@ class _Path:
         kind = "population" if data.startswith("Population") else "set"
         if routine == "sgd" and data.startswith("fresh"):
             kind = "fresh"
-        return cls(run.t.astype(np.int64), states, run.loss, float(run.stats["lr"]), kind)
+        lr = run.stats["lr"]
+        largest = max(lr.values()) if isinstance(lr, Mapping) else float(lr)
+        h = rates.step_of(lr)
+        return cls(run.t.astype(np.int64), states, run.loss, largest, h, kind)
 
     def residuals(self, rates: Rates) -> tuple[Floats, Floats]:
         """Return residuals (K-1, n) of the exact steps, and rates (K-1, n) at their starts."""
-        h = self.lr * rates.time_scale
+        h = self.h
         flow = np.array([rates.rate(theta) for theta in self.states[:-1]])
         ahead = self.states[:-1] + h * flow
         for k, gap in enumerate(np.diff(self.steps)):
@@ -303,7 +311,7 @@ def _mean_step_checks(paths: Sequence[_Path], rates: Rates, confidence: float) -
     for path in paths:
         with np.errstate(over="ignore", invalid="ignore"):
             residual, flow = path.residuals(rates)
-        h = path.lr * rates.time_scale
+        h = path.h
         rounding = (
             1e-9 * h * np.linalg.norm(flow, axis=1).max()
             + 64 * np.finfo(float).eps * np.linalg.norm(path.states, axis=1).max()
@@ -316,7 +324,7 @@ def _mean_step_checks(paths: Sequence[_Path], rates: Rates, confidence: float) -
         # are the sharpest; a fixed set pulls its own states, so there the exact steps give them.
         fresh = path.data == "fresh"
         places = (
-            path.states[:-1] if fresh else exact_path(rates, path.states[0], path.lr, path.steps)
+            path.states[:-1] if fresh else exact_path(rates, path.states[0], path.h, path.steps)
         )
         ways = _directions(rates, places[: len(residual)])
         projected = np.einsum("kjn,kn->kj", ways, residual)
@@ -369,13 +377,13 @@ def _standardised(x: Floats) -> Floats:
 
 
 def _curve(
-    flow: Solution, rates: Rates, group: Sequence[_Path], lr: float, confidence: float
+    flow: Solution, rates: Rates, group: Sequence[_Path], h: float, confidence: float
 ) -> tuple[Curve, tuple[Check, float, float]]:
     steps = group[0].steps
     if any(not np.array_equal(path.steps, steps) for path in group):
         shared = set(steps.tolist()).intersection(*(path.steps.tolist() for path in group))
         steps = np.array(sorted(shared), dtype=np.int64)
-    t: Floats = steps.astype(np.float64) * (lr * rates.time_scale)
+    t: Floats = steps.astype(np.float64) * h
     if t[-1] > flow.t[-1] * (1 + 1e-12):
         raise InputError(
             f"The runs end at matched time {t[-1]:g}, the flow at {flow.t[-1]:g}; "
@@ -383,8 +391,9 @@ def _curve(
         )
     path = rates.pack(flow.at(np.minimum(t, flow.t[-1])))
     reference = np.array([rates.loss(s) for s in path])
-    exact, first = descend(rates, group[0].states[0], lr, steps, correction=True)
-    check, slope, order = _limit(rates, group[0].states[0], lr, steps, exact, reference)
+    exact, first = descend(rates, group[0].states[0], h, steps, correction=True)
+    lr = group[0].lr
+    check, gap, order = _limit(rates, group[0].states[0], h, steps, exact, reference)
     rows = np.array(
         [
             [rates.loss(s) for s in p.states[np.isin(p.steps, steps)]]
@@ -412,18 +421,18 @@ def _curve(
         noise=parts["fresh"],
         band=band,
     )
-    return curve, (check, slope, order)
+    return curve, (check, gap / lr, order)
 
 
 def _limit(
-    rates: Rates, start: Floats, lr: float, steps: NDArray[np.int64], exact: Floats, flow: Floats
+    rates: Rates, start: Floats, h: float, steps: NDArray[np.int64], exact: Floats, flow: Floats
 ) -> tuple[Check, float, float]:
     """Extrapolate exact steps to lr -> 0 until the extrapolation is sure, and check the curve."""
     span = float(np.ptp(flow)) or 1.0
     levels = [exact]
     extrapolated, doubt = exact, np.inf
     for level in range(1, _LEVELS):
-        levels.append(descend(rates, start, lr / 2**level, steps * 2**level)[0])
+        levels.append(descend(rates, start, h / 2**level, steps * 2**level)[0])
         table = list(levels)  # Richardson: each column removes one more power of lr
         previous = table
         for power in range(1, min(len(levels), 4)):
@@ -449,7 +458,7 @@ def _limit(
         bound,
         f"Richardson extrapolation of {len(levels)} learning rates, and solver tolerance",
     )
-    return check, here / lr, order
+    return check, here, order
 
 
 def student_quantile(probability: float, freedom: int) -> float:

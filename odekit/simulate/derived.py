@@ -20,7 +20,7 @@ from odekit.simulate import loops
 from odekit.simulate.batch_loss import BatchGradient
 from odekit.simulate.blocks import Log
 from odekit.simulate.layer import Floats, checked_state
-from odekit.simulate.optimiser import Optimiser
+from odekit.simulate.optimiser import LearningRate, Optimiser
 from odekit.simulate.record import digest
 from odekit.tensor import Tensor, TensorExpr
 from odekit.tensor.evaluation import Bindings, match_sizes
@@ -42,7 +42,7 @@ class DerivedTrainer:
         batch: int | None,
         seed: int,
         rule: Optimiser,
-        lr: float,
+        rate: LearningRate,
         *,
         data: Any = None,
     ) -> None:
@@ -64,7 +64,6 @@ class DerivedTrainer:
                 f"got {type(data).__name__}."
             )
         self.loss, self.seed, self.rule = loss, seed, rule
-        self.hyper = rule.hyper(lr)
         self.params = {str(name): value for name, value in (params or {}).items()}
         self.weights = _weights(model, loss)
         self.random = _random(loss)
@@ -73,7 +72,8 @@ class DerivedTrainer:
         self.shapes = {w.name: np.shape(y0[w.name]) for w in self.weights if w.name in y0}
         arrays = checked_state(y0, self.shapes | {w.name: () for w in self.weights
                                                   if w.name not in self.shapes})  # fmt: skip
-        self.theta = np.concatenate([arrays[w.name].ravel() for w in self.weights])
+        self.theta = self.pack(arrays)
+        self.hyper = rule.hyper(rate.value, rate.scales(self.pack, arrays))
         # Sizes that only the arrays tell are needed to draw the data.
         known = [t for t in loss.expression.tensors(deep=True) if t.kind == "parameter"]
         self.sizes = _read_sizes(self.weights, arrays, self.params, known)
@@ -101,6 +101,10 @@ class DerivedTrainer:
             "data": "fresh samples" if fixed is None else f"fixed samples {fixed}",
             "params": params,
         }
+
+    def pack(self, arrays: Mapping[str, Floats]) -> Floats:
+        """Flatten named states to one vector (n,)."""
+        return np.concatenate([arrays[w.name].ravel() for w in self.weights])
 
     def unpack(self, flat: Floats) -> dict[str, Floats]:
         """Name the parts of flat states (..., n)."""

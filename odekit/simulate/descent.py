@@ -19,7 +19,6 @@ from odekit.simulate.layer import (
     fixed_sizes,
     kind_of,
     layer_of,
-    positive_number,
 )
 from odekit.simulate.linear_models import is_linear, linear_model_of
 from odekit.simulate.linear_moments import (
@@ -29,7 +28,7 @@ from odekit.simulate.linear_moments import (
     moments_of,
 )
 from odekit.simulate.moments import Statistics, statistics
-from odekit.simulate.optimiser import Optimiser
+from odekit.simulate.optimiser import Optimiser, read_rate
 from odekit.simulate.population import Population, population_statistics
 from odekit.simulate.record import (
     Checkpoint,
@@ -51,7 +50,7 @@ def gradient_descent(
     data: Statistics | LinearStatistics | Population | tuple[ArrayLike, ArrayLike],
     *,
     y0: Mapping[str, ArrayLike],
-    lr: float,
+    lr: float | Mapping[str, float],
     steps: int,
     save_at: ArrayLike | None = None,
     momentum: float = 0.0,
@@ -72,8 +71,9 @@ def gradient_descent(
         `linear_statistics`), or the exact expected loss of the model at parameters.
     y0 : mapping
         State name to array: the weights at step 0.
-    lr : float
-        Learning rate. A step is a time ``lr * time_scale`` of the gradient flow.
+    lr : float or mapping
+        Learning rate, or one for each state by name. A step is a time ``lr * time_scale`` of the
+        gradient flow; with rates of their own this must be the same for all states.
     steps : int
         Number of steps.
     save_at : array_like of int, optional
@@ -102,7 +102,7 @@ def gradient_descent(
     InputError
         For states, data or settings that do not fit the model.
     """
-    lr, momentum = positive_number(lr, "lr"), _checked_momentum(momentum)
+    rate, momentum = read_rate(lr, y0), _checked_momentum(momentum)
     steps = whole_number(steps, "steps", 0)
     at = steps_to_save(save_at, steps)
     if attention not in ("linear", "softmax"):
@@ -134,11 +134,12 @@ def gradient_descent(
     elif is_linear(model):
         problem = LinearDescent(model, data, y0, normalise)
     else:
-        problem = LayerDescent(model, data, y0, normalise, momentum > 0)
+        heavy = momentum > 0 or rate.each is not None
+        problem = LayerDescent(model, data, y0, normalise, heavy)
     settings = configuration_of(
         "gradient_descent",
         model=_name(model),
-        lr=lr,
+        lr=rate.given,
         steps=steps,
         momentum=momentum,
         attention="linear",
@@ -149,8 +150,8 @@ def gradient_descent(
         None if checkpoint is None else Path(checkpoint), digest(settings, problem.theta, at)
     )
     outcome = run(
-        problem, problem.theta, lr=lr, momentum=momentum, steps=steps, at=at, checkpoint=kept,
-        progress=progress,
+        problem, problem.theta, lr=rate.value, momentum=momentum, steps=steps, at=at,
+        checkpoint=kept, progress=progress, scales=rate.scales(problem.pack, y0),
     )  # fmt: skip
     return solution_of(
         t=outcome.t,
@@ -161,7 +162,7 @@ def gradient_descent(
         stats={
             "method": "gradient descent" if momentum == 0 else "heavy ball",
             "seconds": outcome.seconds,
-            "lr": lr,
+            "lr": rate.given,
             "edge": outcome.edge,
             "configuration": settings,
         },
@@ -251,7 +252,7 @@ class LayerDescent:
         self.data = data
         self.moments = moments_for(self.layer, data, normalise, fixed_sizes(model).get("context"))
         self.theta = self.layer.pack(checked_state(y0, self.layer.shapes))
-        self.unpack = self.layer.unpack
+        self.pack, self.unpack = self.layer.pack, self.layer.unpack
         self.scale = self.moments.y2
         known = self.layer.dim if self.layer.dim <= _UNROLLED else 0
         self.train = loops.descent(self.layer.case, known, heavy)
@@ -278,7 +279,7 @@ class LayerDescent:
         return int(
             self.train(
                 *self.layer.sizes[1:], work.theta, work.velocity, m.C, m.c, m.y2, work.lr,
-                work.momentum, *work.tail, work.kept,
+                work.momentum, work.scales, *work.tail, work.kept,
             )
         )  # fmt: skip
 
@@ -291,7 +292,8 @@ class LinearDescent:
     def __init__(self, model: Any, data: Any, y0: Mapping[str, ArrayLike], normalise: bool) -> None:
         self.linear = linear_model_of(model, y0)
         self.data, self.moments = data, moments_of(self.linear, model, data, normalise)
-        self.theta, self.unpack = self.linear.pack(y0), self.linear.unpack
+        self.theta = self.linear.pack(y0)
+        self.pack, self.unpack = self.linear.pack, self.linear.unpack
         self.scale = self.moments.y2
         self.scratch = self.linear.scratch()
         self.train = linear_loops.descent(self.linear.kind)
@@ -325,7 +327,7 @@ class LinearDescent:
         return int(
             self.train(
                 linear.sizes, linear.slots, self.scratch, work.theta, work.velocity, m.C, m.c,
-                m.y2, work.lr, work.momentum, *work.tail, work.kept,
+                m.y2, work.lr, work.momentum, work.scales, *work.tail, work.kept,
             )
         )  # fmt: skip
 

@@ -42,9 +42,11 @@ class FlowDescent:
             )
         blocks = getattr(model, "blocks", None)
         self.join: Any = dict
+        self.split: Any = dict
         if blocks is not None and not set(y0) <= set(flow.state_names):
             # States of a whole layer: the flow holds them in blocks.
-            y0, self.join = blocks.unpack(y0), blocks.pack
+            self.split, self.join = blocks.unpack, blocks.pack
+            y0 = self.split(y0)
         constants = dict(getattr(flow, "constants", {}))
         params = {str(k): v for k, v in data.params.items() if str(k) not in constants}
         flow.loss_value(y0, dict(data.params))  # checks names, shapes and values, in one line
@@ -61,6 +63,11 @@ class FlowDescent:
         self.given = {
             str(k): np.asarray(v).tolist() for k, v in sorted(data.params.items(), key=str)
         }
+
+    def pack(self, states: Mapping[str, ArrayLike]) -> Floats:
+        """Flatten named states to one vector (n,)."""
+        flat: Floats = self.compiled.layout.pack(self.split(states))
+        return flat
 
     def unpack(self, flat: Floats) -> dict[str, Floats]:
         """Name the parts of flat states (..., n)."""
@@ -91,7 +98,7 @@ class FlowDescent:
         return int(
             descend_field(
                 self.compiled.rhs, self.compiled.loss, work.theta, work.velocity, self.params,
-                work.lr * self.factors, work.momentum, *work.tail,
+                work.lr * self.factors * work.scales, work.momentum, *work.tail,
             )
         )  # fmt: skip
 

@@ -33,6 +33,7 @@ class Work:
     velocity: Floats
     lr: float
     momentum: float
+    scales: Floats  # of lr, for each weight
     span: NDArray[np.int64]
     at: NDArray[np.int64]
     saved: NDArray[np.int64]
@@ -48,7 +49,7 @@ class Work:
     @classmethod
     def begin(
         cls, theta: Floats, lr: float, momentum: float, at: NDArray[np.int64], loss: float,
-        scale: float,
+        scale: float, scales: Floats | None = None,
     ) -> Work:  # fmt: skip
         """Return the state of a run before its first step."""
         n = theta.size
@@ -57,6 +58,7 @@ class Work:
             velocity=np.zeros(n),
             lr=lr,
             momentum=momentum,
+            scales=np.ones(n) if scales is None else scales,
             span=np.array([0, 0, 0]),
             at=at,
             saved=np.zeros(2, dtype=np.int64),
@@ -73,7 +75,7 @@ class Work:
 
     @property
     def tail(self) -> tuple[Any, ...]:
-        """The arguments from `span` to `memory`, in the order of the compiled loops."""
+        """The arguments from `span` to `memory`, in the order of all compiled loops."""
         return (
             self.span, self.at, self.saved, self.states, self.losses, self.ceiling, self.slack,
             _GAP, self.rises, self.starts, self.memory,
@@ -139,6 +141,7 @@ def run(
     at: NDArray[np.int64],
     checkpoint: Checkpoint,
     progress: Callable[[int, float], None] | None = None,
+    scales: Floats | None = None,
 ) -> Outcome:
     """Train for `steps` steps.
 
@@ -155,11 +158,13 @@ def run(
         Read before the first step, written every few seconds, when interrupted and at the end.
     progress : callable, optional
         Called with (step, loss) after each stretch.
+    scales : array (n,), optional
+        Each weight's rate in units of lr.
     """
     started = written = time.perf_counter()
     first = problem.loss(theta)
     scale = problem.scale if np.isfinite(problem.scale) else abs(first)
-    work = Work.begin(theta, lr, momentum, at, first, scale)
+    work = Work.begin(theta, lr, momentum, at, first, scale, scales)
     stored = checkpoint.load()
     if stored is not None:
         work.restore(stored)
@@ -189,7 +194,13 @@ def run(
         bad = int(work.span[0])
         if problem.replays and bad > 0:
             _go_back(problem, work, bad)
-    edge = report_edge(work.rises, work.starts, int(work.saved[1]), problem.gradient, lr, momentum)
+    # With rates of their own the weights descend as if all had lr, in these coordinates.
+    root = np.sqrt(work.scales)
+
+    def gradient(scaled: Floats) -> Floats:
+        return root * problem.gradient(root * scaled)
+
+    edge = report_edge(work.rises, work.starts / root, int(work.saved[1]), gradient, lr, momentum)
     done, step = int(work.saved[0]), int(work.span[0])
     t, states, losses = at[:done], work.states[:done], work.losses[:done]
     if status is not Status.success and (not done or t[-1] != step):

@@ -207,6 +207,7 @@ def descent(kind: int) -> Any:
         y2: float,
         lr: float,
         momentum: float,
+        scales: Floats,
         span: Ints,
         save_at: Ints,
         saved: Ints,
@@ -249,13 +250,9 @@ def descent(kind: int) -> Any:
                 kept[1, :] = velocity
                 span[2] = step
             pull(sizes, slots, theta, g, grad, scratch)
-            if momentum == 0.0:
-                for i in range(n):
-                    theta[i] -= lr * grad[i]
-            else:
-                for i in range(n):
-                    velocity[i] = momentum * velocity[i] - lr * grad[i]
-                    theta[i] += velocity[i]
+            for i in range(n):
+                velocity[i] = momentum * velocity[i] - lr * scales[i] * grad[i]
+                theta[i] += velocity[i]
             step += 1
         span[0] = step
         return code

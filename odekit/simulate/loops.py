@@ -547,8 +547,9 @@ def descent(case: int, known: int, heavy: bool) -> Any:
     """Compile full-batch gradient descent on the moments, for one case.
 
     With the case a constant the step is inlined; with the dimension `known` as well (0: read at
-    run time) its short loops are unrolled, up to twice as fast. Without momentum (not `heavy`) the
-    pull-back, the update and the next contraction are one pass over the weights.
+    run time) its short loops are unrolled, up to twice as fast. Without momentum and with one rate
+    for all weights (not `heavy`) the pull-back, the update and the next contraction are one pass
+    over the weights; else `scales` (n,) multiply lr.
 
     The compiled function trains in place from step span[0] to span[1]. At multiples of KEPT_EVERY P
     is contracted anew: a run that is split there does not depend on it.
@@ -572,6 +573,7 @@ def descent(case: int, known: int, heavy: bool) -> Any:
         y2: float,
         lr: float,
         momentum: float,
+        scales: Floats,
         span: Ints,
         save_at: Ints,
         saved: Ints,
@@ -649,7 +651,7 @@ def descent(case: int, known: int, heavy: bool) -> Any:
                 else:
                     pull_all(case, heads, rank, dim, theta, g, grad, A, M, gA)
                 for i in range(n):
-                    velocity[i] = momentum * velocity[i] - lr * grad[i]
+                    velocity[i] = momentum * velocity[i] - lr * scales[i] * grad[i]
                     theta[i] += velocity[i]
             elif case == MERGED_ZERO:
                 step_merged(heads, F, theta, g, lr, P)
@@ -711,15 +713,21 @@ def advance(
     first: Floats,
     second: Floats,
 ) -> None:
-    """One update in place; hyper = [lr, momentum or beta1, beta2, epsilon, decay]."""
+    """One update in place; hyper = [lr, momentum or beta1, beta2, epsilon, decay, *scales].
+
+    The scales, one for each weight, multiply lr; they may be left out.
+    """
     n = theta.shape[0]
+    own = hyper.shape[0] > 5
     lr = hyper[0]
     if optimiser == PLAIN:
         for i in range(n):
-            theta[i] -= lr * grad[i]
+            rate = lr * hyper[5 + i] if own else lr
+            theta[i] -= rate * grad[i]
     elif optimiser == HEAVY_BALL:
         for i in range(n):
-            first[i] = hyper[1] * first[i] - lr * grad[i]
+            rate = lr * hyper[5 + i] if own else lr
+            first[i] = hyper[1] * first[i] - rate * grad[i]
             theta[i] += first[i]
     else:
         small = 1.0 / (1.0 - hyper[1] ** (step + 1))
@@ -728,7 +736,8 @@ def advance(
             first[i] = hyper[1] * first[i] + (1.0 - hyper[1]) * grad[i]
             second[i] = hyper[2] * second[i] + (1.0 - hyper[2]) * grad[i] * grad[i]
             move = small * first[i] / (math.sqrt(large * second[i]) + hyper[3])
-            theta[i] = theta[i] * (1.0 - lr * hyper[4]) - lr * move
+            rate = lr * hyper[5 + i] if own else lr
+            theta[i] = theta[i] * (1.0 - rate * hyper[4]) - rate * move
 
 
 @njit(cache=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from odekit.errors import InputError
+from odekit.errors import InputError, unknown_name
 from odekit.simulate import loops
-from odekit.simulate.layer import Floats
+from odekit.simulate.layer import Floats, positive_number
 
-__all__ = ["Optimiser", "as_optimiser"]
+__all__ = ["LearningRate", "Optimiser", "as_optimiser", "read_rate"]
 
 _NAMES = ("gd", "sgd", "heavy ball", "adamw")
 
@@ -65,9 +67,61 @@ class Optimiser:
         """The number of this update in the compiled loops."""
         return {"heavy ball": loops.HEAVY_BALL, "adamw": loops.ADAMW}.get(self.name, loops.PLAIN)
 
-    def hyper(self, lr: float) -> Floats:
-        """Numbers that the compiled update reads."""
-        return np.array([lr, self.momentum, self.second, self.epsilon, self.decay])
+    def hyper(self, lr: float, scales: Floats | None = None) -> Floats:
+        """Numbers that the compiled update reads; `scales` (n,) multiply lr for each weight."""
+        fixed = np.array([lr, self.momentum, self.second, self.epsilon, self.decay])
+        return fixed if scales is None else np.concatenate([fixed, scales])
+
+
+@dataclass(frozen=True)
+class LearningRate:
+    """One learning rate, or one for each state.
+
+    Parameters
+    ----------
+    value : float
+        The largest.
+    each : dict or None
+        State name to learning rate; None where all have the one.
+    """
+
+    value: float
+    each: Mapping[str, float] | None = None
+
+    @property
+    def given(self) -> Any:
+        """What the configuration records."""
+        return self.value if self.each is None else dict(self.each)
+
+    def scales(
+        self, pack: Callable[[Mapping[str, Floats]], Floats], states: Mapping[str, Any]
+    ) -> Floats | None:
+        """Return each entry's rate in units of `value`, in the order of `pack`; None for one."""
+        if self.each is None:
+            return None
+        return pack(
+            {
+                name: np.full(np.shape(array), self.each[name] / self.value)
+                for name, array in states.items()
+            }
+        )
+
+
+def read_rate(lr: Any, states: Any) -> LearningRate:
+    """Read a learning rate, or a mapping from the name of every state to its own."""
+    if not isinstance(lr, Mapping):
+        return LearningRate(positive_number(lr, "lr"))
+    named = {str(name): rate for name, rate in lr.items()}
+    known = [str(name) for name in states] if isinstance(states, Mapping) else []
+    for name in named:
+        if name not in known:
+            raise unknown_name("state in lr", name, known)
+    for name in known:
+        if name not in named:
+            raise InputError(f"lr lacks the state {name!r}; give a rate for {', '.join(known)}.")
+    each = {name: positive_number(named[name], f"lr[{name!r}]") for name in known}
+    largest = max(each.values())
+    return LearningRate(largest, None if len(set(each.values())) == 1 else each)
 
 
 def as_optimiser(value: str | Optimiser) -> Optimiser:

@@ -29,14 +29,14 @@ class Rates:
         (n,) -> (n,).
     loss : callable
         (n,) -> float.
-    time_scale : float
-        ``time_scale * rate = - gradient of the loss``.
+    time_scale : mapping
+        State name to number: ``time_scale * rate = - gradient of the loss``.
     """
 
     shapes: Mapping[str, tuple[int, ...]]
     rate: Callable[[Floats], Floats]
     loss: Callable[[Floats], float]
-    time_scale: float
+    time_scale: Mapping[str, float]
 
     @classmethod
     def of(cls, solution: Solution) -> Rates:
@@ -46,21 +46,44 @@ class Rates:
             raise InputError(
                 "The flow's solution has lost its field (a loaded file has none); solve it anew."
             )
-        scales = {float(s) for s in (getattr(flow, "time_scale", None) or {}).values()} or {1.0}
-        if len(scales) > 1:
-            raise InputError(
-                "The flow has several time scales, so a step of training is no step of its time; "
-                "use one time_scale for all weights."
-            )
         shapes = {name: values.shape[1:] for name, values in solution.states.items()}
         state = {name: values[0] for name, values in solution.states.items()}
         rate, loss = _functions(flow, shapes, state, dict(solution.params))
-        return cls(shapes, rate, loss, scales.pop())
+        scales = dict.fromkeys(shapes, 1.0)
+        for weight, scale in (getattr(flow, "time_scale", None) or {}).items():
+            scales[str(getattr(weight, "name", weight))] = float(scale)
+        return cls(shapes, rate, loss, scales)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the states."""
         return tuple(self.shapes)
+
+    def step_of(self, lr: float | Mapping[str, float]) -> float:
+        """Return the flow's time in one step of training at this learning rate, or rates."""
+        each = lr if isinstance(lr, Mapping) else dict.fromkeys(self.shapes, lr)
+        # A whole layer's state (u) is held in blocks (u_x, u_y).
+        owners = {
+            name: name if name in each else name.removesuffix("_x").removesuffix("_y")
+            for name in self.shapes
+        }
+        steps = {name: each[owners[name]] * self.time_scale[name] for name in self.shapes}
+        longest, shortest = max(steps.values()), min(steps.values())
+        if longest - shortest > 1e-12 * longest:
+            told = ", ".join(f"{step:g} for {name}" for name, step in steps.items())
+            raise InputError(
+                f"A step of training is lr * time_scale of the flow's time: {told}. They must be "
+                "one number: give training rates, or gradient_flow time scales, in proportion."
+            )
+        return longest
+
+    def gradient(self, rate: Floats) -> Floats:
+        """Gradient of the loss (n,) where the rate is `rate`."""
+        scales = [
+            np.full(prod(shape), self.time_scale[name]) for name, shape in self.shapes.items()
+        ]
+        gradient: Floats = -np.concatenate(scales) * rate
+        return gradient
 
     def pack(self, states: Mapping[str, ArrayLike]) -> Floats:
         """Flatten states ``(K, *shape)`` to (K, n)."""
@@ -135,7 +158,7 @@ def _positions(compiled: Any, shapes: Mapping[str, tuple[int, ...]]) -> NDArray[
 def descend(
     rates: Rates,
     start: Floats,
-    lr: float,
+    h: float,
     steps: NDArray[np.int64],
     *,
     correction: bool = False,
@@ -146,14 +169,15 @@ def descend(
     ----------
     rates : Rates
     start : array (n,)
-    lr : float
+    h : float
+        The flow's time in a step, `Rates.step_of` the learning rate.
     steps : array (K,) of int
         Increasing.
     correction : bool
         Also carry the first-order effect of finite lr: gradient steps of size lr follow, to
         second order, the flow of ``L + (lr/4) |grad L|^2`` (backward error analysis of Euler's
-        method; Barrett and Dherin, Implicit gradient regularization, ICLR 2021). In flow time with
-        ``h = lr * time_scale`` the state moves by ``h delta``, ``delta' = J (delta - F/2)``.
+        method; Barrett and Dherin, Implicit gradient regularization, ICLR 2021). In flow time the
+        state moves by ``h delta``, ``delta' = J (delta - F/2)``.
 
     Returns
     -------
@@ -161,14 +185,13 @@ def descend(
         `first_order` is the predicted loss minus the flow's; zeros without `correction`.
     """
     theta, delta = start.copy(), np.zeros_like(start)
-    h = lr * rates.time_scale
     losses, shifts = np.empty(len(steps)), np.zeros(len(steps))
     at = 0
     for k in range(int(steps[-1]) + 1):
         rate = rates.rate(theta)
         if steps[at] == k:
             losses[at] = rates.loss(theta)
-            shifts[at] = -h * rates.time_scale * float(rate @ delta)
+            shifts[at] = h * float(rates.gradient(rate) @ delta)
             at += 1
         if correction:
             delta = delta + h * rates.along(theta, delta - rate / 2)
@@ -176,9 +199,9 @@ def descend(
     return losses, shifts
 
 
-def exact_path(rates: Rates, start: Floats, lr: float, steps: NDArray[np.int64]) -> Floats:
-    """Take exact gradient steps and return the states (K, n) at the given steps."""
-    theta, h = start.copy(), lr * rates.time_scale
+def exact_path(rates: Rates, start: Floats, h: float, steps: NDArray[np.int64]) -> Floats:
+    """Take exact gradient steps of flow time h and return the states (K, n) at the given steps."""
+    theta = start.copy()
     states, at = np.empty((len(steps), start.size)), 0
     for k in range(int(steps[-1]) + 1):
         if steps[at] == k:

@@ -20,9 +20,8 @@ from odekit.simulate.layer import (
     fixed_sizes,
     is_attention,
     layer_of,
-    positive_number,
 )
-from odekit.simulate.optimiser import Optimiser, as_optimiser
+from odekit.simulate.optimiser import Optimiser, as_optimiser, read_rate
 from odekit.simulate.record import (
     Checkpoint,
     configuration_of,
@@ -48,7 +47,7 @@ def sgd(
     *,
     y0: Mapping[str, ArrayLike],
     params: Mapping[str, Any] | None = None,
-    lr: float,
+    lr: float | Mapping[str, float],
     steps: int,
     batch: int | None = None,
     seed: int = 0,
@@ -71,7 +70,8 @@ def sgd(
         State name to array: the weights at step 0.
     params : mapping
         Parameters of the law of fresh data: ``Lambda`` and ``N`` for attention.
-    lr : float
+    lr : float or mapping
+        Learning rate, or one for each state by name.
     steps : int
     batch : int, optional
         Sequences a step; None with a fixed set takes all of it.
@@ -105,7 +105,7 @@ def sgd(
     InputError
         For states, data or settings that do not fit the model.
     """
-    lr = positive_number(lr, "lr")
+    rate = read_rate(lr, y0)
     if attention not in ("linear", "softmax"):
         raise InputError(f'attention must be "linear" or "softmax", got {attention!r}.')
     steps, seed = whole_number(steps, "steps", 0), whole_number(seed, "seed", 0)
@@ -118,7 +118,8 @@ def sgd(
             raise InputError('Softmax attention uses the states of blocks="all".')
         context = fixed_sizes(model_or_loss).get("context")
         stream = stream_of(params, data, batch, seed, context)
-        trainer: Any = LayerTrainer(layer, stream, rule, lr, attention, normalise)
+        hyper = rule.hyper(rate.value, rate.scales(layer.pack, y0))
+        trainer: Any = LayerTrainer(layer, stream, rule, hyper, attention, normalise)
         theta = layer.pack(checked_state(y0, layer.shapes))
         unpack = layer.unpack
     else:
@@ -126,12 +127,12 @@ def sgd(
 
         if attention == "softmax":
             raise InputError("Softmax attention is for the attention models only.")
-        trainer = DerivedTrainer(model_or_loss, y0, params, batch, seed, rule, lr, data=data)
+        trainer = DerivedTrainer(model_or_loss, y0, params, batch, seed, rule, rate, data=data)
         theta, unpack = trainer.theta, trainer.unpack
     configuration = configuration_of(
         "sgd",
         model=str(getattr(model_or_loss, "name", type(model_or_loss).__name__)),
-        lr=lr, steps=steps, batch=batch, seed=seed, attention=attention,
+        lr=rate.given, steps=steps, batch=batch, seed=seed, attention=attention,
         normalise=normalise, optimiser=repr(rule), **trainer.describe(),
     )  # fmt: skip
     kept = Checkpoint(
@@ -148,7 +149,7 @@ def sgd(
         stats={
             "method": rule.name,
             "seconds": time.perf_counter() - started,
-            "lr": lr,
+            "lr": rate.given,
             "configuration": configuration,
         },
         params=params,
@@ -164,13 +165,13 @@ class LayerTrainer:
         layer: Layer,
         stream: Batches,
         rule: Optimiser,
-        lr: float,
+        hyper: Floats,
         attention: str,
         normalise: bool,
     ) -> None:
         self.layer, self.stream, self.rule = layer, stream, rule
         self.attention, self.normalise = attention, normalise
-        self.hyper = rule.hyper(lr)
+        self.hyper = hyper
         self.whole: Any = None  # the laid-out batch of a fixed set that is taken whole
 
     def describe(self) -> dict[str, Any]:
