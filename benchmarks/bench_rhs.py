@@ -46,7 +46,8 @@ def _repeat(rhs, y, p, out, count):  # type: ignore[no-untyped-def]
         rhs(0.0, y, p, out)
 
 
-def _timer(rhs: Any, y: np.ndarray, p: np.ndarray, budget: float) -> Callable[[], float]:
+def timer(rhs: Any, y: np.ndarray, p: np.ndarray, budget: float) -> Callable[[], float]:
+    """A function that measures CPU seconds a call, inside a compiled loop of about this budget."""
     out = np.empty_like(y)
     _repeat(rhs, y, p, out, 1)
     count = 1
@@ -118,12 +119,12 @@ def measure(kind: str, dim: int, heads: int, rounds: int, budget: float) -> dict
     for rhs in forms.values():
         rhs(0.0, problem.y0, problem.p, theirs)
         gap = max(gap, float(np.abs(ours - theirs).max() / np.abs(theirs).max()))
-    timers = {"odekit": _timer(compiled.rhs, problem.y0, packed, budget)}
-    timers |= {name: _timer(rhs, problem.y0, problem.p, budget) for name, rhs in forms.items()}
+    timers = {"odekit": timer(compiled.rhs, problem.y0, packed, budget)}
+    timers |= {name: timer(rhs, problem.y0, problem.p, budget) for name, rhs in forms.items()}
     samples: dict[str, list[float]] = {name: [] for name in timers}
     for _ in range(rounds):
-        for name, timer in timers.items():
-            samples[name].append(timer())
+        for name, measured in timers.items():
+            samples[name].append(measured())
     micro = {name: 1e6 * statistics.median(values) for name, values in samples.items()}
     best = min((name for name in micro if name != "odekit"), key=micro.__getitem__)
     return {

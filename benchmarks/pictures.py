@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import matplotlib
 
@@ -12,7 +13,10 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from benchmarks.work_precision import TIGHTEST, Scan
+from benchmarks.work_precision import Scan
+
+if TYPE_CHECKING:
+    from benchmarks.bench_growth import Line
 
 
 def work_precision(name: str, scans: Mapping[str, Scan], folder: Path) -> Path:
@@ -34,7 +38,7 @@ def work_precision(name: str, scans: Mapping[str, Scan], folder: Path) -> Path:
     axes.set(
         xscale="log", yscale="log", xlabel="achieved error (largest relative error of the loss)",
         ylabel="CPU time of a solve, ms", title=f"{name}: work against precision",
-        xlim=(1, TIGHTEST * 10),
+        xlim=(1, 1e-11),
     )  # fmt: skip
     for goal in (1e-6, 1e-9):
         axes.axvline(goal, color="0.8", lw=0.8, zorder=1)
@@ -52,3 +56,35 @@ def _line(axes: plt.Axes, found: Scan, label: str, **style: object) -> None:
         axes.plot(
             [p.error for p in points], [1e3 * p.seconds for p in points], label=label, **style
         )
+
+
+def growth(lines: Sequence[Line], folder: Path) -> Path:
+    """Cost against size on logarithmic axes, the fitted power laws dashed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figure, panels = plt.subplots(1, 2, figsize=(9.6, 4.4), layout="constrained", sharey=True)
+    for axes, axis in zip(panels, ("D", "H"), strict=True):
+        for line, colour in zip(
+            [line for line in lines if line.axis == axis],
+            plt.get_cmap("tab10").colors,
+            strict=False,
+        ):
+            slope, chosen = line.exponent()
+            micro = 1e6 * np.array(line.seconds)
+            axes.plot(
+                line.sizes, micro, "o-", color=colour, ms=4, label=f"{line.name}: {slope:.2f}"
+            )
+            ends = np.array([chosen[0], chosen[-1]], dtype=float)
+            middle = np.exp(np.mean(np.log([micro[line.sizes.index(n)] for n in chosen])))
+            centre = np.exp(np.mean(np.log(chosen)))
+            axes.plot(ends, 1.6 * middle * (ends / centre) ** slope, "--", color=colour, lw=1)
+        axes.set(xscale="log", yscale="log", xlabel=axis)
+        ticks = sorted({n for line in lines if line.axis == axis for n in line.sizes})
+        axes.set_xticks(ticks, [str(n) for n in ticks])
+        axes.minorticks_off()
+        axes.grid(True, color="0.92")
+        axes.legend(fontsize=7, frameon=False, title="exponent", title_fontsize=7)
+    panels[0].set_ylabel("CPU time of a call, microseconds")
+    path = folder / "growth.svg"
+    figure.savefig(path)
+    plt.close(figure)
+    return path
