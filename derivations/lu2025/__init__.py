@@ -14,5 +14,6 @@ TARGETS = tuple(
         ("context-length", "Longer contexts at test and pretraining do not always help"),
         ("transition", "From memorising tasks to in-context learning"),
         ("early-stopping", "Training time acts as an inverse ridge"),
+        ("nonlinear", "Softmax attention with an MLP beside the theory of linear attention"),
     )
 )

@@ -9,9 +9,9 @@ go through an MLP of one hidden layer with a skip connection:
     prediction = r . f + w . silu(W^T f),  silu(z) = z/(1 + exp(-z))
 
 Value, output, key and query matrices of width D + 1 or more could represent no more than whole
-averages mu_h and merged key-query matrices A_h do. No mask, no normalisation, no positions, no biases
-but the query's constant 1. Attention can do regression in the context; the MLP, which sees query
-and averages together, can hold the pretraining tasks.
+averages mu_h and merged key-query matrices A_h do. No mask, no normalisation, no positions, no
+biases but the query's constant 1. Attention can do regression in the context; the MLP, which sees
+query and averages together, can hold the pretraining tasks.
 """
 
 from __future__ import annotations

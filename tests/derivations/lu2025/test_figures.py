@@ -29,7 +29,13 @@ def drawn():
     plt.close("all")
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(t, id=t.name, marks=pytest.mark.slow if t.name.endswith("nonlinear") else ())
+        for t in TARGETS
+    ],
+)
 def test_target_draws_a_labelled_picture(drawn, target):
     picture = drawn(target.name.partition("/")[2])
     assert isinstance(picture, Picture)
