@@ -248,6 +248,42 @@ def test_the_edge_of_stability_and_divergence():
     np.testing.assert_allclose(run["W1"][-1], before["W1"], rtol=1e-8)
 
 
+def test_named_starts():
+    wide = ok.models.deep_linear(3, widths=(200, 300, 250, 150))
+    for rule, deviations in (
+        ("equal", (0.1, 0.1, 0.1)),
+        ("fan", 0.1 / np.sqrt([200, 300, 250])),
+    ):
+        y0 = sim.initial(wide, 0.1, 0, rule=rule)
+        for W, deviation in zip(y0.values(), deviations, strict=True):
+            # 37,500 entries and more: the standard deviation is known to half a per cent.
+            assert W.std() == pytest.approx(deviation, rel=0.02)
+    network = ok.models.deep_linear(3, widths=(3, 5, 4, 3))
+    y0 = sim.initial(network, 0.2, 1, rule="balanced")
+    for before, after in (("W1", "W2"), ("W2", "W3")):
+        np.testing.assert_allclose(y0[after].T @ y0[after], y0[before] @ y0[before].T, atol=1e-15)
+    np.testing.assert_allclose(np.linalg.svd(y0["W1"], compute_uv=False), 0.2, rtol=1e-13)
+    data = inputs()[0], inputs()[0]
+    run = sim.gradient_descent(network, data, y0=y0, lr=1e-4, steps=2000, save_at=[2000])
+    drift = run["W2"][-1].T @ run["W2"][-1] - run["W1"][-1] @ run["W1"][-1].T
+    assert np.abs(drift).max() < 1e-4  # conserved by the flow, by descent up to lr
+    layer = ok.models.linear_transformer(dim=3)
+    y0 = sim.initial(layer, 0.2, 1, rule="balanced")
+    np.testing.assert_allclose(y0["p2"].T @ y0["p2"], y0["q1"] @ y0["q1"].T, atol=1e-15)
+    whole = sim.initial(ok.models.linear_transformer(blocks="all"), 0.2, 1, dim=2)
+    assert {name: value.shape for name, value in whole.items()} == dict.fromkeys(
+        ("p2", "q1", "p1", "q2"), (2, 2)
+    )
+    for model, rule, words in (
+        (ok.models.deep_linear(), None, "widths are symbolic"),
+        (ok.models.linear_transformer(), None, "dim is symbolic"),
+        (network, "value", "rule must be one of equal, fan, balanced"),
+        (ok.models.linear_transformer(dim=2, blocks="all"), "balanced", "product of two"),
+    ):
+        with pytest.raises(InputError, match=words):
+            sim.initial(model, 0.1, 0, rule=rule)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
