@@ -351,7 +351,7 @@ def _plateaus(
 ) -> dict[str, Any]:
     """Read the plateaus off the steps of a run to the end, which lie close where the loss falls."""
     from odekit.integrate import Plateau, Save, solve
-    from odekit.sweep.plateaus import NODES, read_plateaus
+    from odekit.sweep.plateaus import can_read, read_plateaus
     from odekit.sweep.quantities import plateau_quantities, solution_quantities, watched_plateaus
 
     if compiled.loss is None:
@@ -361,8 +361,8 @@ def _plateaus(
     run = solve(compiled, problem.y0, end, problem.params, save=save, **options)
     solution_quantities(run, ())  # raises for a run that failed
     blocks = run.stats["method"] == "Rodas5P-blocks"
-    if blocks or run.loss is None or len(run) <= NODES or not (run.loss > 0).all():
-        # Components have no common steps; few steps, or a loss that vanishes, are looked into.
+    if blocks or run.loss is None or not can_read(run.t, run.loss):
+        # Components have no common steps; few steps, or a loss without a sign, are looked into.
         watched = Plateau(**plateau)
         run = solve(compiled, problem.y0, [end], problem.params, events=watched, **options)
         return plateau_quantities(watched_plateaus(run))

@@ -18,6 +18,10 @@ NODES = 6
 """Points of the polynomial whose slope is followed to its threshold."""
 
 
+ROUNDING = 1e-13
+"""Share of the largest loss below which a sum of some hundred terms is rounding."""
+
+
 @dataclass(frozen=True, eq=False)
 class Plateaus:
     """The plateaus of one run, in order of time.
@@ -69,7 +73,8 @@ def read_plateaus(
     Raises
     ------
     InputError
-        For times that do not increase, and for a loss that is not positive.
+        For times that do not increase, and for a loss that is not positive. (One that decays to
+        zero is read up to where it is 1e-13 of its largest value: the rest is rounding.)
 
     Notes
     -----
@@ -78,16 +83,7 @@ def read_plateaus(
     tolerance the times agree to about 1e-5 of their value with ``events=ok.Plateau()``, which
     looks inside each step and takes fifty times as long.
     """
-    times, values = (np.asarray(each, dtype=np.float64) for each in (t, loss))
-    if times.ndim != 1 or times.shape != values.shape or len(times) < NODES + 1:
-        raise InputError(
-            f"Plateaus need one loss a time, at least {NODES + 1} of them, got shapes "
-            f"{times.shape} and {values.shape}."
-        )
-    if not (np.diff(times) > 0).all():
-        raise InputError("The times of a curve must increase.")
-    if not (values > 0).all() or not np.isfinite(values).all():
-        raise InputError("A loss must be positive and finite for its logarithm to have a slope.")
+    times, values = _curve(t, loss)
     if not slope > 0 or not lasting >= 1:
         raise InputError(
             f"A plateau needs slope > 0 and lasting >= 1, got {slope!r} and {lasting!r}."
@@ -116,6 +112,33 @@ def read_plateaus(
     ]
     rows: Any = np.array(kept, dtype=np.float64).reshape(-1, 3)
     return Plateaus(rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].copy())
+
+
+def can_read(t: ArrayLike, loss: ArrayLike) -> bool:
+    """Whether `read_plateaus` takes a curve."""
+    try:
+        return len(_curve(t, loss)) > 0
+    except InputError:
+        return False
+
+
+def _curve(t: ArrayLike, loss: ArrayLike) -> tuple[Array, Array]:
+    """Check a curve, and cut off what is rounding."""
+    times, values = (np.asarray(each, dtype=np.float64) for each in (t, loss))
+    if times.ndim != 1 or times.shape != values.shape or len(times) < NODES + 1:
+        raise InputError(
+            f"Plateaus need one loss a time, at least {NODES + 1} of them, got shapes "
+            f"{times.shape} and {values.shape}."
+        )
+    if not (np.diff(times) > 0).all():
+        raise InputError("The times of a curve must increase.")
+    # A loss that reaches zero ends in rounding, whose logarithm says nothing.
+    spent = np.abs(values) <= ROUNDING * np.abs(values).max(initial=0.0)
+    if spent.any() and not spent[0]:
+        times, values = (each[: int(np.argmax(spent))] for each in (times, values))
+    if len(times) < NODES + 1 or not (values > 0).all() or not np.isfinite(values).all():
+        raise InputError("A loss must be positive and finite for its logarithm to have a slope.")
+    return times, values
 
 
 def _passes(x: Array, y: Array, k: int, slope: float, steep: Array) -> float:

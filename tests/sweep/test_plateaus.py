@@ -37,6 +37,17 @@ def test_a_start_that_is_not_zero_and_a_plateau_that_is_cut_off():
     assert at_zero.loss[1] == pytest.approx(0.2, rel=1e-9)
 
 
+def test_a_loss_that_decays_to_rounding():
+    t = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 2000)])
+    loss = np.exp(-2 * t) + 1e-16 * np.random.default_rng(0).standard_normal(len(t))
+    assert (loss < 0).any()
+    found = sweep.read_plateaus(t, loss)
+    # |d ln(loss) / d ln(t)| = 2 t.
+    np.testing.assert_allclose(found.end, [0.05], rtol=1e-7)
+    with pytest.raises(InputError, match="positive"):
+        sweep.read_plateaus(t, np.exp(-t) - 0.1)
+
+
 def test_plateaus_that_do_not_last_are_left_out():
     t = np.concatenate([[0.0], np.geomspace(1e-3, 1e5, 4000)])
     loss = 0.01 + 0.49 / (1 + (t / 10) ** 8) + 0.5 / (1 + t**8)
