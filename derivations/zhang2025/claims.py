@@ -20,6 +20,7 @@ from . import (
     stated_ranks,
     stated_saddles,
     stated_separate,
+    stated_softmax,
     stated_starts,
 )
 
@@ -32,5 +33,6 @@ CLAIMS: tuple[Claim, ...] = (
     *stated_plateaus.CLAIMS,
     *stated_ranks.CLAIMS,
     *stated_components.CLAIMS,
+    *stated_softmax.CLAIMS,
     *stated_starts.CLAIMS,
 )

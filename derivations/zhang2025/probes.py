@@ -50,8 +50,8 @@ def proof(*steps: Callable[[], Statement]) -> Callable[[], Iterable[Check]]:
     def checks() -> Iterable[Check]:
         for step in steps:
             for check in step().checks:
-                if check.bound == 0:
-                    yield Check(check.what, check.deviation)
+                if check.exact:
+                    yield check
 
     return checks
 

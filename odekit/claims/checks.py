@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,11 @@ import numpy as np
 import sympy as sp
 
 from odekit.tensor.arithmetic import Arithmetic
+from odekit.tensor.coefficient import to_sympy
 
 __all__ = ["Check", "agreement", "identity"]
+
+_LINE = 400  # characters of LaTeX that a reader takes in as one line
 
 
 @dataclass(frozen=True)
@@ -28,12 +32,15 @@ class Check:
         What deviation is allowed; zero marks an exact identity.
     why : str
         Where the bound comes from.
+    latex : str
+        An identity's two sides; empty where one line does not hold them.
     """
 
     what: str
     deviation: float
     bound: float = 0.0
     why: str = ""
+    latex: str = ""
 
     @property
     def passes(self) -> bool:
@@ -53,6 +60,7 @@ class Check:
             "deviation": self.deviation if finite else str(self.deviation),
             "bound": self.bound,
             "why": self.why,
+            "latex": self.latex,
             "passes": self.passes,
         }
 
@@ -64,9 +72,30 @@ def identity(what: str, left: Any, right: Any = 0) -> Check:
     """
     difference = left - right
     if isinstance(difference, Arithmetic):
-        return Check(what, float(len(difference.as_expression().expand().terms)))
+        return Check(what, _terms_left(difference), latex=_sides(left, right))
     left_over = sp.simplify(sp.sympify(difference))
-    return Check(what, float(0 if left_over == 0 else max(1, len(sp.Add.make_args(left_over)))))
+    terms = 0 if left_over == 0 else max(1, len(sp.Add.make_args(left_over)))
+    return Check(what, float(terms), latex=_sides(left, right))
+
+
+def _terms_left(difference: Arithmetic) -> float:
+    """Products of tensors whose coefficients, rational in the sizes, do not add up to zero."""
+    coefficients: dict[Any, sp.Expr] = defaultdict(lambda: sp.S.Zero)
+    for (factors, monomial), number in difference.as_expression().expand().terms.items():
+        coefficients[factors] += to_sympy(monomial, number)
+    return float(sum(sp.simplify(each) != 0 for each in coefficients.values()))
+
+
+def _sides(left: Any, right: Any) -> str:
+    first, second = (_latex(side) for side in (left, right))
+    shown = first if first == second else f"{first} = {second}"
+    return shown if first != "0" and len(shown) <= _LINE else ""
+
+
+def _latex(side: Any) -> str:
+    if isinstance(side, Arithmetic):
+        return side.as_expression().latex()
+    return str(sp.latex(sp.sympify(side)))
 
 
 def agreement(what: str, left: Any, right: Any, bound: float, why: str = "") -> Check:

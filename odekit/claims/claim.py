@@ -50,12 +50,15 @@ class Assumption:
     property : Property
         The same statement over the cases in which the assumption holds.
     derivation : callable or None
-        Identities that prove the statement under the assumption.
+        Identities that prove the statement under the assumption, or what they can of it.
+    leaves : str
+        What the identities leave to the test; empty if they prove the whole.
     """
 
     says: str
     property: Property
     derivation: Callable[[], Iterable[Check]] | None = None
+    leaves: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,9 @@ class Claim:
     assumes : tuple of str
         The assumptions that the source states.
     derivation : callable or None
-        Identities that prove the statement as it stands.
+        Identities that prove the statement as it stands, or show why it cannot hold.
+    leaves : str
+        What the identities leave to the test; empty if they prove the whole.
     needs : tuple of Assumption
         Unstated assumptions to try where it fails, the weakest first.
     correction : Claim or None
@@ -104,6 +109,8 @@ class Claim:
         Why the verdict is what it is, for a reader who has only this page.
     run : str
         Lines of Python that show the counterexample or an instance, in a second.
+    symbols : tuple of str
+        What the letters stand for.
     """
 
     id: str
@@ -113,11 +120,13 @@ class Claim:
     property: Property
     assumes: tuple[str, ...] = ()
     derivation: Callable[[], Iterable[Check]] | None = None
+    leaves: str = ""
     needs: tuple[Assumption, ...] = ()
     correction: Claim | None = None
     variants: tuple[Variant, ...] = ()
     explanation: str = ""
     run: str = ""
+    symbols: tuple[str, ...] = ()
 
     def check(self, *, quick: bool = False) -> Any:
         """Compute the verdict; see `odekit.claims.judge`."""

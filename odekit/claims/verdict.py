@@ -41,7 +41,7 @@ class Verdict:
     id : str
         The claim's.
     status : {"proved", "holds numerically", "needs assumption", "refuted"}
-        "proved": no counterexample, and every identity of a derivation holds. "holds
+        "proved": no counterexample, and every identity of a whole derivation holds. "holds
         numerically": no counterexample. "needs assumption": fails as stated, holds under the
         weakest unstated assumption that was tried. "refuted": fails, and under each of these too.
     assumptions : tuple of str
@@ -58,6 +58,8 @@ class Verdict:
         Assumptions under which it still fails, each with the smallest case found.
     proved_under : bool
         For "needs assumption": whether the statement is proved under it, or only tested.
+    left : str
+        What the derivation leaves to the test.
     cases : int
         Cases that were tried.
     seconds : float
@@ -73,6 +75,7 @@ class Verdict:
     evidence: tuple[Check, ...] = ()
     too_weak: tuple[tuple[str, Counterexample], ...] = ()
     proved_under: bool = False
+    left: str = ""
     cases: int = 0
     seconds: float = field(default=0.0, compare=False)
 
@@ -90,6 +93,7 @@ class Verdict:
             "evidence": [check.as_dict() for check in self.evidence],
             "too_weak": [{"assumption": n, **c.as_dict()} for n, c in self.too_weak],
             "proved_under": self.proved_under,
+            "left": self.left,
             "cases": self.cases,
             "seconds": round(self.seconds, 3),
         }
@@ -166,6 +170,11 @@ def _run(derivation: Callable[[], Iterable[Check]] | None) -> list[Check]:
     return [] if derivation is None else list(derivation())
 
 
+def _prove(checks: list[Check], leaves: str) -> bool:
+    """Whether identities that all hold prove a statement and leave nothing to its test."""
+    return bool(checks) and not leaves and all(c.passes and c.exact for c in checks)
+
+
 def judge(claim: Claim, *, quick: bool = False) -> Verdict:
     """Compute the verdict on a claim from its derivation and a search for counterexamples."""
     started = time.perf_counter()
@@ -173,12 +182,12 @@ def judge(claim: Claim, *, quick: bool = False) -> Verdict:
     identities = _run(claim.derivation)
     worst = _worst(made)
     if found is None:
-        proved = bool(identities) and all(c.passes and c.exact for c in identities)
         return Verdict(
             claim.id,
-            "proved" if proved else "holds numerically",
+            "proved" if _prove(identities, claim.leaves) else "holds numerically",
             claim.assumes,
             evidence=(*identities, *worst),
+            left=claim.leaves,
             cases=len(made),
             seconds=time.perf_counter() - started,
         )
@@ -200,7 +209,8 @@ def judge(claim: Claim, *, quick: bool = False) -> Verdict:
             counterexample=found,
             evidence=(found.check, *proofs, *_worst(tried)),
             too_weak=tuple(too_weak),
-            proved_under=bool(proofs) and all(c.passes and c.exact for c in proofs),
+            proved_under=_prove(proofs, need.leaves),
+            left=need.leaves,
             cases=len(made) + len(tried),
             seconds=time.perf_counter() - started,
         )
