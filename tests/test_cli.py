@@ -119,6 +119,14 @@ def test_a_broken_derivation_is_a_warning_on_stderr(capsys):
     assert "odekit: warning: Derivation 'broken2031'" in capsys.readouterr().err
 
 
+def test_claims_of_a_broken_derivation_are_left_out(capsys):
+    assert main(["claims", "mainali2025.eq8", "--quick"]) == 0
+    out, err = capsys.readouterr()
+    assert "mainali2025.eq8" in out
+    assert "odekit: warning: doe2031 is left out: ModuleNotFoundError" in err
+    assert "Traceback" not in err
+
+
 def test_a_failed_target_is_exit_3(tmp_path, capsys):
     assert main(["reproduce", "doe2030/raises", "--out", str(tmp_path)]) == 3
     err = capsys.readouterr().err

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import warnings
 from collections.abc import Iterable
 from functools import lru_cache
 from importlib.metadata import entry_points
 from types import ModuleType
 
 from odekit.claims.claim import Claim
-from odekit.errors import OdekitError, unknown_name
+from odekit.errors import OdekitError, OdekitWarning, unknown_name
 
 __all__ = ["all_claims", "choose", "get", "recorded"]
 
@@ -27,10 +28,20 @@ def _packages() -> dict[str, str]:
 
 
 def _module(package: str, name: str) -> ModuleType | None:
-    """The module of that name beside a derivation's targets, if it has one."""
-    if importlib.util.find_spec(f"{package}.{name}") is None:
+    """The module of that name beside a derivation's targets, if it has one.
+
+    Warns
+    -----
+    OdekitWarning
+        When the derivation itself cannot be imported: another's package must not stop the rest.
+    """
+    try:
+        found = importlib.util.find_spec(f"{package}.{name}")
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        warnings.warn(f"{package} is left out: {reason}", OdekitWarning, stacklevel=2)
         return None
-    return importlib.import_module(f"{package}.{name}")
+    return None if found is None else importlib.import_module(f"{package}.{name}")
 
 
 @lru_cache(maxsize=64)
