@@ -153,7 +153,7 @@ def _stream(data: Any, batch: int | None, seed: int) -> Fresh | Fixed:
         return Fixed(as_sequences(data), batch, seed)
     if batch is None:
         raise InputError("batch is needed when every step draws fresh sequences.")
-    # Blocks of about a step: larger ones cost more in fresh pages of memory than in calls.
+    # Blocks of a few steps: larger ones cost more in fresh pages of memory than in calls.
     return Fresh(data, batch, seed, at_once=_NUMBERS_AT_ONCE)
 
 
