@@ -21,7 +21,16 @@ from numba.extending import intrinsic
 RHS_SIGNATURE = types.void(float64, float64[::1], float64[::1], float64[::1])
 JACOBIAN_SIGNATURE = types.void(float64, float64[::1], float64[::1], float64[:, ::1])
 LOSS_SIGNATURE = types.float64(float64[::1], float64[::1])
-LANES_SIGNATURE = types.void(float64[::1], float64[:, ::1], float64[:, ::1], float64[:, ::1])
+_STEPPING = (
+    float64[::1], float64[::1], float64[:, ::1], float64[::1], int64[::1], float64[::1],
+    float64[::1], float64[:, ::1], float64[:, ::1], float64[:, :, ::1], int64[::1],
+)  # fmt: skip
+# Loops take the right-hand side's address; then a table, the Jacobian's address, or all of what
+# the change between two of them needs; then p, y and the rest of `run.Run`.
+LOOP_SIGNATURE = int64(int64, *_STEPPING)
+TABLE_SIGNATURE = int64(int64, float64[:, ::1], *_STEPPING)
+ROSENBROCK_SIGNATURE = int64(int64, int64, *_STEPPING)
+CHANGING_SIGNATURE = int64(int64, int64, int64, float64[:, ::1], *_STEPPING)
 
 # Found once per function (10 us each); forgotten with it.
 _addresses: WeakKeyDictionary[Any, dict[int, int]] = WeakKeyDictionary()
@@ -62,4 +71,7 @@ def _caster(signature: Any) -> Any:
 rhs_at = _caster(RHS_SIGNATURE)
 jacobian_at = _caster(JACOBIAN_SIGNATURE)
 loss_at = _caster(LOSS_SIGNATURE)
-lanes_at = _caster(LANES_SIGNATURE)
+loop_at = _caster(LOOP_SIGNATURE)
+table_loop_at = _caster(TABLE_SIGNATURE)
+rosenbrock_at = _caster(ROSENBROCK_SIGNATURE)
+changing_at = _caster(CHANGING_SIGNATURE)

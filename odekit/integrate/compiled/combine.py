@@ -21,8 +21,8 @@ from numba.extending import intrinsic
 
 __all__ = ["combine"]
 
-LANES = 4
-"""Entries in one vector."""
+LANES = 8
+"""Entries in one vector; the compiler splits it where the processor's are shorter."""
 
 _REAL = ir.DoubleType()
 # Without the instruction a fused product would be a library call.
@@ -36,7 +36,8 @@ def _combine(typing_context, work, target, start, scales, rows):
     """``work[target] = start + sum_k scales[k] work[rows[k]]``.
 
     ``work (m, n)`` is contiguous; ``start (n,)`` is an array or None for zero; ``scales`` and
-    ``rows`` are tuples of floats and of row numbers. Sums run in the order of the rows.
+    ``rows`` are tuples of floats and of row numbers, the target's own among them if need be. Sums
+    run in the order of the rows.
     """
     starts = not isinstance(start, types.NoneType)
     rows_type = types.UniTuple(types.intp, len(rows))
@@ -84,7 +85,7 @@ def _combine(typing_context, work, target, start, scales, rows):
             builder.store(total, spot(target_row), align=8)
 
         low = ir.Constant(index, 0)
-        for lanes in (LANES, 1):
+        for lanes in (LANES, 4, 1):
             high = builder.and_(length, ir.Constant(index, -lanes))
             step = ir.Constant(index, lanes)
             with cgutils.for_range_slice(builder, low, high, step, inc=True) as (at, _):

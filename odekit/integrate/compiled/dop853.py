@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 
-from numba import float64, int64, njit
+from numba import njit
 
-from odekit.integrate.compiled.addresses import rhs_at
+from odekit.integrate.compiled.addresses import LOOP_SIGNATURE, rhs_at
 from odekit.integrate.compiled.combine import combine
 from odekit.integrate.compiled.slots import (
     AGE,
@@ -228,16 +228,7 @@ D7_15 = -39.17726167561544
 D7_16 = -149.72683625798564
 
 
-@njit(
-    int64(
-        int64, float64[::1], float64[::1], float64[:, ::1], float64[::1], int64[::1],
-        float64[::1], float64[::1], float64[:, ::1], float64[:, ::1], float64[:, :, ::1],
-        int64[::1],
-    ),
-    cache=True,
-    nogil=True,
-    error_model="numpy",
-)  # fmt: skip
+@njit(LOOP_SIGNATURE, cache=True, nogil=True, error_model="numpy")
 def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
     rhs = rhs_at(rhs_address)

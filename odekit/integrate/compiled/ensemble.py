@@ -21,36 +21,43 @@ import numpy as np
 from numba import float64, int64, njit
 from numpy.typing import NDArray
 
-from odekit.integrate.compiled import dop853, explicit, rock4, rodas5p, slots, tsit5
-from odekit.integrate.compiled.addresses import JACOBIAN_SIGNATURE, address_of
-from odekit.integrate.compiled.run import METHODS, Vector, _clock, _table
+from odekit.integrate.compiled import slots
+from odekit.integrate.compiled.addresses import (
+    CHANGING_SIGNATURE,
+    JACOBIAN_SIGNATURE,
+    LOOP_SIGNATURE,
+    ROSENBROCK_SIGNATURE,
+    TABLE_SIGNATURE,
+    address_of,
+    changing_at,
+    loop_at,
+    rosenbrock_at,
+    table_loop_at,
+)
+from odekit.integrate.compiled.run import METHODS, Vector, _clock, _table, changing_loops
 from odekit.integrate.compiled.slots import CLOCK_SIZE, COUNTS_SIZE
 
-_tsit5, _dop853, _rock4, _rodas5p, _explicit = (
-    tsit5.advance,
-    dop853.advance,
-    rock4.advance,
-    rodas5p.advance,
-    explicit.advance,
-)
-_LOOPS = {"Tsit5": 0, "DOP853": 1, "ROCK4": 2, "Rodas5P": 3, "explicit": 4}
+_SIGNATURES = (LOOP_SIGNATURE, TABLE_SIGNATURE, ROSENBROCK_SIGNATURE, CHANGING_SIGNATURE)
 
 
 @njit(
     int64(
-        int64, int64, int64, int64, int64, float64[:, ::1], int64, int64, float64[:, ::1],
-        float64[:, ::1], float64[:, ::1], float64[:, ::1], int64[:, ::1], float64[::1],
-        float64[:, :, ::1], int64[::1], int64[::1],
+        int64, int64, int64, int64, int64, int64, int64, int64, float64[:, ::1], int64, int64,
+        float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, ::1], int64[:, ::1],
+        float64[::1], float64[:, :, ::1], int64[::1], int64[::1],
     ),
     cache=True,
     nogil=True,
     error_model="numpy",
 )  # fmt: skip
 def advance_members(
-    loop, rows, dense, rhs_address, jac_address, table, start, stop, p, y, atol, clocks, counts,
-    t_out, y_out, codes, flag,
+    kind, loop, plain, stabilised, rows, dense, rhs_address, jac_address, table, start, stop, p, y,
+    atol, clocks, counts, t_out, y_out, codes, flag,
 ):  # fmt: skip
-    """Integrate members start..stop-1 one after the other; returns how many were begun."""
+    """Integrate members start..stop-1 one after the other; returns how many were begun.
+
+    `loop` is the address of a loop, `kind` the place of its signature in `_SIGNATURES`.
+    """
     n = y.shape[1]
     work = np.zeros((rows, n))
     rec_t = np.zeros((0, 2))
@@ -61,16 +68,14 @@ def advance_members(
         own = p[k].copy()  # the right-hand side may write to its scratch tail
         work[:, :] = 0.0
         args = (own, y[k], work, clocks[k], counts[k], atol[k], t_out, y_out[k], rec_t, rec_c, flag)
-        if loop == 0:
-            codes[k] = _tsit5(rhs_address, *args)
-        elif loop == 1:
-            codes[k] = _dop853(rhs_address, *args)
-        elif loop == 2:
-            codes[k] = _rock4(rhs_address, table, *args)
-        elif loop == 3:
-            codes[k] = _rodas5p(rhs_address, jac_address, *args)
+        if kind == 0:
+            codes[k] = loop_at(loop)(rhs_address, *args)
+        elif kind == 1:
+            codes[k] = table_loop_at(loop)(rhs_address, table, *args)
+        elif kind == 2:
+            codes[k] = rosenbrock_at(loop)(rhs_address, jac_address, *args)
         else:
-            codes[k] = _explicit(rhs_address, table, *args)
+            codes[k] = changing_at(loop)(rhs_address, plain, stabilised, table, *args)
     return stop - start
 
 
@@ -140,6 +145,7 @@ def solve_members(
         As in `run.Run`. Setting `flag` from another thread ends the run; Ctrl-C does so too.
     """
     kind = METHODS[method]
+    form = 3 if kind.changes else 2 if kind.takes_jacobian else int(kind.takes_table)
     if kind.takes_jacobian and jacobian is None:
         raise ValueError(f"method {method!r} needs a Jacobian")
     y = np.array(y0, dtype=np.float64, order="C")
@@ -153,7 +159,6 @@ def solve_members(
     counts[:, slots.MAX_STEPS] = max_steps
     counts[:, slots.LOOKS] = 3 if method != "explicit" else 0
     counts[:, slots.AUTONOMOUS] = int(autonomous)
-    counts[:, slots.PLAIN] = {"Tsit5": 5, "DOP853": 8}[plain]
     codes = np.full(count, -1, np.int64)
     stop = np.zeros(1, np.int64) if flag is None else flag
     threads = workers or _processors()
@@ -161,13 +166,16 @@ def solve_members(
     at = address_of(rhs)
     at_jacobian = address_of(jacobian, JACOBIAN_SIGNATURE) if kind.takes_jacobian else 0
     table = _table() if kind.takes_table else np.zeros((1, 1))
+    loop = address_of(kind.loop, _SIGNATURES[form])
+    plain_loop, stabilised = changing_loops(plain) if kind.changes else (0, 0)
 
     def integrate(start: int) -> int:
         end = min(start + size, count)
         return int(
             advance_members(
-                _LOOPS[method], kind.rows, kind.dense, at, at_jacobian, table, start, end,
-                parameters, y, tolerance, clocks, counts, times, y_out, codes, stop,
+                form, loop, plain_loop, stabilised, kind.rows, kind.dense, at, at_jacobian,
+                table, start, end, parameters, y, tolerance, clocks, counts, times, y_out, codes,
+                stop,
             )
         )  # fmt: skip
 

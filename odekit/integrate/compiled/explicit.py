@@ -11,42 +11,40 @@ their workspace alike, so a change costs no evaluation. Only for fields whose Ja
 
 from __future__ import annotations
 
-from numba import float64, int64, njit
+from numba import njit
 
-from odekit.integrate.compiled import dop853, rock4, tsit5
+from odekit.integrate.compiled.addresses import CHANGING_SIGNATURE, loop_at, table_loop_at
 from odekit.integrate.compiled.slots import (
     AGE,
     CALM,
     LOOKS,
     MODE,
     PATIENCE,
-    PLAIN,
     RECORDED,
+    RENEW,
+    ROW_FREE,
     STREAK,
     SWITCHES,
     Code,
 )
 
 ORDER = 5
-DENSE = dop853.DENSE
-ROWS = max(tsit5.ROWS, rock4.ROWS, dop853.ROWS)
-_five, _eight, _stabilised = tsit5.advance, dop853.advance, rock4.advance
-_STIFF, _RELAXED, _RENEW = int(Code.STIFF), int(Code.RELAXED), rock4.RENEW
+DENSE, ROWS = 7, ROW_FREE + 17  # those of DOP853, the largest
+_STIFF, _RELAXED = int(Code.STIFF), int(Code.RELAXED)
 FIRST_LOOKS, MOST_LOOKS = 2, 4
 
 
-@njit(
-    int64(
-        int64, float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64[::1],
-        int64[::1], float64[::1], float64[::1], float64[:, ::1], float64[:, ::1],
-        float64[:, :, ::1], int64[::1],
-    ),
-    cache=True,
-    nogil=True,
-    error_model="numpy",
-)  # fmt: skip
-def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):
-    """Step until the end, a full record or trouble; arguments as in `run.Run`."""
+@njit(CHANGING_SIGNATURE, cache=True, nogil=True, error_model="numpy")
+def advance(
+    rhs_address, plain_address, stabilised_address, table, p, y, work, clock, counts, atol, t_out,
+    y_out, rec_t, rec_c, flag,
+):  # fmt: skip
+    """Step until the end, a full record or trouble; arguments as in `run.Run`.
+
+    The two loops are called by address: linked into one function they run a fifth slower, and
+    would be compiled again.
+    """
+    plain, stabilised = loop_at(plain_address), table_loop_at(stabilised_address)
     if counts[LOOKS] == 0:
         counts[LOOKS] = FIRST_LOOKS
     patience = counts[PATIENCE]
@@ -56,34 +54,19 @@ def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, r
     while True:
         # A record may be filled by both methods in turn: each sees the part that is left.
         rest_t, rest_c = rec_t[filled:], rec_c[filled:]
-        if counts[MODE] == 0 and counts[PLAIN] == 8:
-            code = _eight(
-                rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag
-            )
-        elif counts[MODE] == 0:
-            code = _five(
+        if counts[MODE] == 0:
+            code = plain(
                 rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c, flag
             )
         else:
-            code = _stabilised(
-                rhs_address,
-                table,
-                p,
-                y,
-                work,
-                clock,
-                counts,
-                atol,
-                t_out,
-                y_out,
-                rest_t,
-                rest_c,
+            code = stabilised(
+                rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, rest_t, rest_c,
                 flag,
-            )
+            )  # fmt: skip
         filled += counts[RECORDED]
         if code == _STIFF:
             counts[MODE] = 1
-            counts[AGE] = _RENEW
+            counts[AGE] = RENEW
             counts[CALM] = 0
             counts[SWITCHES] += 1
         elif code == _RELAXED:

@@ -16,9 +16,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import float64, int64, njit
+from numba import njit
 
-from odekit.integrate.compiled.addresses import rhs_at
+from odekit.integrate.compiled.addresses import TABLE_SIGNATURE, rhs_at
 from odekit.integrate.compiled.combine import combine
 from odekit.integrate.compiled.rock_table import TABLE
 from odekit.integrate.compiled.slots import (
@@ -31,6 +31,7 @@ from odekit.integrate.compiled.slots import (
     PATIENCE,
     RADIUS,
     RECORDED,
+    RENEW,
     RHS,
     ROW_DENSE,
     ROW_F,
@@ -71,7 +72,6 @@ F1, K1, K2, K3, K4, TRIAL, S = range(ROW_FREE, ROW_FREE + 7)
 ROWS = ROW_FREE + 7
 ALPHA, BETA = 0.7 / 4.0, 0.4 / 4.0
 LAST = 15  # a21, a31, a32, a41, a42, a43, b1..b4, d1..d5
-RENEW = 25  # steps between estimates of the spectral radius
 PLAIN_STAGES, PLAIN_STABILITY = 6.0, 3.4  # of Tsit5
 CALM_STEPS = 6
 _DONE, _FULL, _NAN = int(Code.DONE), int(Code.RECORD_FULL), int(Code.NAN)
@@ -91,16 +91,7 @@ def pack_table() -> np.ndarray:
     return packed
 
 
-@njit(
-    int64(
-        int64, float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64[::1],
-        int64[::1], float64[::1], float64[::1], float64[:, ::1], float64[:, ::1],
-        float64[:, :, ::1], int64[::1],
-    ),
-    cache=True,
-    nogil=True,
-    error_model="numpy",
-)  # fmt: skip
+@njit(TABLE_SIGNATURE, cache=True, nogil=True, error_model="numpy")
 def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
     rhs = rhs_at(rhs_address)
@@ -168,13 +159,11 @@ def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, r
             rhs(t + table[row, node + j] * h, trial, p, k1)
             step, back = h * table[row, mu + j], table[row, kappa + j]
             ahead = 1.0 + back
-            for i in range(n):
-                k3[i] = step * k1[i] + ahead * trial[i] - back * k3[i]
+            combine(work, K3, None, (ahead, -back, step), (TRIAL, K3, K1))
             rhs(t + table[row, node + j + 1] * h, k3, p, k1)
             step, back = h * table[row, mu + j + 1], table[row, kappa + j + 1]
             ahead = 1.0 + back
-            for i in range(n):
-                trial[i] = step * k1[i] + ahead * k3[i] - back * trial[i]
+            combine(work, TRIAL, None, (ahead, -back, step), (K3, TRIAL, K1))
             j += 2
         g, start = trial, table[row, node + m]
         a21, a31, a32 = table[row, 2], table[row, 3], table[row, 4]

@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import float64, int64, njit
+from numba import njit
 
-from odekit.integrate.compiled.addresses import jacobian_at, rhs_at
+from odekit.integrate.compiled.addresses import ROSENBROCK_SIGNATURE, jacobian_at, rhs_at
 from odekit.integrate.compiled.rodas_table import DENSE_ROWS, GAMMA, NODES, TIME, A, C
 from odekit.integrate.compiled.slots import (
     AUTONOMOUS,
@@ -128,16 +128,7 @@ def _solve(m, pivots, b, s, by_inverse):
         substitute(m, pivots, b)
 
 
-@njit(
-    int64(
-        int64, int64, float64[::1], float64[::1], float64[:, ::1], float64[::1],
-        int64[::1], float64[::1], float64[::1], float64[:, ::1], float64[:, ::1],
-        float64[:, :, ::1], int64[::1],
-    ),
-    cache=True,
-    nogil=True,
-    error_model="numpy",
-)  # fmt: skip
+@njit(ROSENBROCK_SIGNATURE, cache=True, nogil=True, error_model="numpy")
 def advance(
     rhs_address, jac_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag
 ):

@@ -12,7 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odekit.integrate.compiled import slots
-from odekit.integrate.compiled.addresses import JACOBIAN_SIGNATURE, address_of
+from odekit.integrate.compiled.addresses import (
+    JACOBIAN_SIGNATURE,
+    LOOP_SIGNATURE,
+    TABLE_SIGNATURE,
+    address_of,
+)
 from odekit.integrate.compiled.components import BlockClass
 from odekit.integrate.compiled.slots import Code
 from odekit.integrate.compiled.stepping import evaluate
@@ -24,6 +29,8 @@ Vector = NDArray[np.float64]
 class Method:
     """A compiled loop and what it takes; its module is imported when the loop is first asked for.
 
+    ``changes``: it steps by the loops of a plain method and of the stabilised one in turn.
+
     Importing one compiles it (or reads it from the cache), which takes seconds the first time.
     """
 
@@ -31,6 +38,7 @@ class Method:
     module: str
     takes_jacobian: bool = False
     takes_table: bool = False
+    changes: bool = False
 
     @cached_property
     def _own(self) -> Any:
@@ -66,9 +74,17 @@ METHODS = {
         Method("ROCK4", "rock4", takes_table=True),
         Method("Rodas5P", "rodas5p", takes_jacobian=True),
         # Tsit5 (or DOP853) and ROCK4 in turn; for symmetric Jacobians.
-        Method("explicit", "explicit", takes_table=True),
+        Method("explicit", "explicit", takes_table=True, changes=True),
     )
 }
+
+
+def changing_loops(plain: str) -> tuple[int, int]:
+    """Addresses of the two loops that "explicit" changes between."""
+    return (
+        address_of(METHODS[plain].loop, LOOP_SIGNATURE),
+        address_of(METHODS["ROCK4"].loop, TABLE_SIGNATURE),
+    )
 
 
 @cache
@@ -175,10 +191,12 @@ class Run:
         self.counts[slots.PATIENCE] = patience
         self.counts[slots.LOOKS] = 3 if method != "explicit" else 0
         self.counts[slots.AUTONOMOUS] = int(autonomous)
-        self.counts[slots.PLAIN] = {"Tsit5": 5, "DOP853": 8}[plain]
+        self.plain = plain
         self.record_times = np.empty((record, 2))
         self.record_states = np.empty((record, self.method.dense + 1, n))
         self._prefix: tuple[Any, ...] = (address_of(rhs),)
+        if self.method.changes:
+            self._prefix += changing_loops(plain)
         if self.method.takes_jacobian:
             self._prefix += (address_of(jacobian, JACOBIAN_SIGNATURE),)
         if self.method.takes_table:
@@ -208,7 +226,7 @@ class Run:
             "record": self.record_times.shape[0],
             "autonomous": bool(self.counts[slots.AUTONOMOUS]),
             "patience": int(self.counts[slots.PATIENCE]),
-            "plain": "DOP853" if self.counts[slots.PLAIN] == 8 else "Tsit5",
+            "plain": self.plain,
             "flag": self.flag,
         }
         other = Run(

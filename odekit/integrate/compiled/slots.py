@@ -43,9 +43,12 @@ MODE = 16  # method at work in a switching loop: 0 the plain one, 1 the stabilis
 SWITCHES = 17  # changes of method so far
 STABILISED = 18  # accepted steps taken by the stabilised method
 LOOKS = 19  # looks in a row that must find the step limited by stability before "stiff"
-PLAIN = 20  # plain method of a switching loop: 5 Tsit5, 8 DOP853
-AUTONOMOUS = 21  # 1: f does not depend on t, so its time derivative need not be estimated
+AUTONOMOUS = 20  # 1: f does not depend on t, so its time derivative need not be estimated
+LOOK_AFTER = 21  # steps from one such look to the next
 COUNTS_SIZE = 24
+
+RENEW = 25
+"""Steps of the stabilised method between estimates of the spectral radius."""
 
 # Rows of the workspace that every explicit method lays out alike, so that one can take over from
 # another in mid-run without evaluating anything anew.

@@ -20,6 +20,7 @@ from odekit.integrate.compiled.slots import (
     FILLED,
     H_MAX,
     H_MIN,
+    LOOK_AFTER,
     LOOKS,
     MAX_STEPS,
     NONFINITE,
@@ -302,27 +303,28 @@ def estimate_radius(rhs, p, t, y, f0, vector, point, f, w, counts, iterations):
     return radius
 
 
-LOOK_EVERY = 12  # accepted steps between looks at the spectral radius
+# Accepted steps between looks at the spectral radius: doubled while it is far from the limit.
+LOOK_EVERY, LOOK_SELDOM = 12, 48
 
 
 @njit(nogil=True, error_model="numpy")
 def limited_by_stability(rhs, p, y, f, vector, point, slope, w, clock, counts, stability):
     """Whether stability has been limiting a plain method's steps, with many more to come.
 
-    Two more rounds of a power iteration that goes on through the run, every `LOOK_EVERY` steps.
+    Two more rounds of a power iteration that goes on through the run, every 12 to 48 steps.
     Hairer's ratio |k7 - k6| / |g7 - g6| (Solving ODEs II, IV.2) is cheaper, but on a plateau it
     was seen to miss the stiff direction by a factor of 100.
     """
-    if counts[AGE] < LOOK_EVERY:
+    if counts[AGE] < max(counts[LOOK_AFTER], LOOK_EVERY):
         return False
     counts[AGE] = 0
     clock[RADIUS] = 1.1 * estimate_radius(
         rhs, p, clock[T], y, f, vector, point, slope, w, counts, 2
     )
-    if clock[RADIUS] * clock[H] > 0.75 * stability:
-        counts[STREAK] += 1
-    else:
-        counts[STREAK] = 0
+    share = clock[RADIUS] * clock[H] / stability
+    counts[STREAK] = counts[STREAK] + 1 if share > 0.75 else 0
+    calm = share < 0.4
+    counts[LOOK_AFTER] = min(2 * max(counts[LOOK_AFTER], LOOK_EVERY), LOOK_SELDOM) if calm else 0
     left = clock[T_END] - clock[T]
     if counts[STREAK] >= counts[LOOKS] and left > clock[H] * counts[PATIENCE]:
         counts[STREAK] = 0

@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import float64, int64, njit
+from numba import njit
 
-from odekit.integrate.compiled.addresses import rhs_at
+from odekit.integrate.compiled.addresses import LOOP_SIGNATURE, rhs_at
 from odekit.integrate.compiled.combine import combine
 from odekit.integrate.compiled.slots import (
     AGE,
@@ -139,16 +139,7 @@ ALPHA, BETA = 0.7 / 5.0, 0.4 / 5.0
 _DONE, _FULL, _NAN, _STIFF = int(Code.DONE), int(Code.RECORD_FULL), int(Code.NAN), int(Code.STIFF)
 
 
-@njit(
-    int64(
-        int64, float64[::1], float64[::1], float64[:, ::1], float64[::1], int64[::1],
-        float64[::1], float64[::1], float64[:, ::1], float64[:, ::1], float64[:, :, ::1],
-        int64[::1],
-    ),
-    cache=True,
-    nogil=True,
-    error_model="numpy",
-)  # fmt: skip
+@njit(LOOP_SIGNATURE, cache=True, nogil=True, error_model="numpy")
 def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
     rhs = rhs_at(rhs_address)
