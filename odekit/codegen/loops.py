@@ -140,10 +140,9 @@ def _call(
     """A call of `odekit.codegen.rows.add_rows`; ``first`` names the indices of the first row."""
     here, there = {**names, along: "0"}, {**first, along: "0"}
     begun = "None, 0" if start is None else f"{start.buffer}, {start.address(here)}"
-    return (
-        f"add_rows({flat.target.buffer}, {flat.target.address(here)}, {flat.sizes[along]}, {begun}, "
-        f"({', '.join(scales)},), {source.buffer}, {source.address(there)}, {step})"
-    )
+    target = f"{flat.target.buffer}, {flat.target.address(here)}, {flat.sizes[along]}"
+    rows = f"{source.buffer}, {source.address(there)}, {step}"
+    return f"add_rows({target}, {begun}, ({', '.join(scales)},), {rows})"
 
 
 def _at_once(flat: FlatStatement, product: FlatProduct) -> bool:

@@ -63,7 +63,7 @@ def choose(task: Task, tolerance: Tolerance) -> tuple[Method, str]:
         if relative < TIGHT:
             return METHODS["DOP853-ROCK4"], (
                 "the Jacobian is symmetric: a stabilised method takes over where stability limits "
-                f"DOP853, which is the cheaper plain method at a relative tolerance of {relative:.1g}"
+                f"DOP853, the cheaper plain method at a relative tolerance of {relative:.1g}"
             )
         return plain, (
             "the Jacobian is symmetric: a stabilised method takes over where stability limits Tsit5"
