@@ -228,7 +228,7 @@ D7_15 = -39.17726167561544
 D7_16 = -149.72683625798564
 
 
-@njit(LOOP_SIGNATURE, cache=True, nogil=True, error_model="numpy")
+@njit(LOOP_SIGNATURE, cache=True, nogil=True, error_model="numpy", _nrt=False)
 def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
     rhs = rhs_at(rhs_address)

@@ -34,7 +34,7 @@ _STIFF, _RELAXED = int(Code.STIFF), int(Code.RELAXED)
 FIRST_LOOKS, MOST_LOOKS = 2, 4
 
 
-@njit(CHANGING_SIGNATURE, cache=True, nogil=True, error_model="numpy")
+@njit(CHANGING_SIGNATURE, cache=True, nogil=True, error_model="numpy", _nrt=False)
 def advance(
     rhs_address, plain_address, stabilised_address, table, p, y, work, clock, counts, atol, t_out,
     y_out, rec_t, rec_c, flag,

@@ -91,7 +91,7 @@ def pack_table() -> np.ndarray:
     return packed
 
 
-@njit(TABLE_SIGNATURE, cache=True, nogil=True, error_model="numpy")
+@njit(TABLE_SIGNATURE, cache=True, nogil=True, error_model="numpy", _nrt=False)
 def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
     rhs = rhs_at(rhs_address)
