@@ -26,7 +26,7 @@ from odekit.sweep.plan import Sweep
 
 __all__ = ["Outcome", "Store"]
 
-FORMAT = "odekit-sweep-2"
+FORMAT = "odekit-sweep-3"
 EVERY = 0.5
 """Seconds between transactions: what a kill may cost, against the disk's time to sync."""
 
@@ -34,16 +34,17 @@ SHARE, LONGEST = 0.05, 5.0
 """Where a disk is slow to sync, transactions are further apart: so that they take this share of
 the time, but never further than so many seconds."""
 
+# Results lie in the order of the runs, not of their hashes: rows of one transaction share pages.
 _TABLES = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE runs (
-    key TEXT PRIMARY KEY, number INTEGER, point TEXT NOT NULL,
+    id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, number INTEGER, point TEXT NOT NULL,
     status TEXT NOT NULL DEFAULT 'missing' CHECK (status IN ('missing', 'done', 'failed')),
     reason TEXT NOT NULL DEFAULT '', seconds REAL, finished REAL
 );
 CREATE TABLE quantities (
-    key TEXT PRIMARY KEY REFERENCES runs(key), layout TEXT NOT NULL, data BLOB NOT NULL
-) WITHOUT ROWID;
+    run INTEGER PRIMARY KEY REFERENCES runs(id), layout TEXT NOT NULL, data BLOB NOT NULL
+);
 """
 
 
@@ -151,7 +152,9 @@ class Store:
     def quantities(self) -> dict[str, dict[str, NDArray[Any]]]:
         """Key -> name -> array, for every run that has results."""
         with self._reading():
-            found = self._database.execute("SELECT key, layout, data FROM quantities")
+            found = self._database.execute(
+                "SELECT key, layout, data FROM quantities JOIN runs ON run = id"
+            )
             return {key: _arrays(layout, data) for key, layout, data in found}
 
     def about(self, name: str) -> str:
@@ -190,7 +193,7 @@ class Store:
         )
         # A run that is done is not run again, and one that failed left none: nothing to delete.
         many(
-            "INSERT OR REPLACE INTO quantities VALUES (?, ?, ?)",
+            "INSERT OR REPLACE INTO quantities VALUES ((SELECT id FROM runs WHERE key = ?), ?, ?)",
             ((each.key, *_bytes(each.quantities)) for each in outcomes if each.quantities),
         )
 
