@@ -32,6 +32,7 @@ from odekit.simulate.optimiser import Optimiser, read_rate
 from odekit.simulate.population import Population, population_statistics
 from odekit.simulate.record import (
     Checkpoint,
+    checked_progress,
     configuration_of,
     digest,
     solution_of,
@@ -105,6 +106,7 @@ def gradient_descent(
     rate, momentum = read_rate(lr, y0), _checked_momentum(momentum)
     steps = whole_number(steps, "steps", 0)
     at = steps_to_save(save_at, steps)
+    checked_progress(progress)
     if attention not in ("linear", "softmax"):
         raise InputError(f'attention must be "linear" or "softmax", got {attention!r}.')
     if attention == "softmax":
@@ -146,9 +148,7 @@ def gradient_descent(
         normalise=normalise,
         **problem.describe(),
     )
-    kept = Checkpoint(
-        None if checkpoint is None else Path(checkpoint), digest(settings, problem.theta, at)
-    )
+    kept = Checkpoint.at(checkpoint, digest(settings, problem.theta, at))
     outcome = run(
         problem, problem.theta, lr=rate.value, momentum=momentum, steps=steps, at=at,
         checkpoint=kept, progress=progress, scales=rate.scales(problem.pack, y0),
@@ -254,7 +254,9 @@ class LayerDescent:
         self.theta = self.layer.pack(checked_state(y0, self.layer.shapes))
         self.pack, self.unpack = self.layer.pack, self.layer.unpack
         self.scale = self.moments.y2
-        known = self.layer.dim if self.layer.dim <= _UNROLLED else 0
+        # The merged reduced loops run over D^2 numbers at once and lose by being unrolled.
+        short = self.layer.dim <= _UNROLLED and self.layer.case != loops.MERGED_ZERO
+        known = self.layer.dim if short else 0
         self.train = loops.descent(self.layer.case, known, heavy)
 
     def describe(self) -> dict[str, Any]:
@@ -368,6 +370,9 @@ def coefficients(model: Any, states: Mapping[str, ArrayLike]) -> Floats:
         In the order of `Statistics`; for the models of `linear_statistics` the map W.
     """
     arrays = {name: np.asarray(value, dtype=np.float64) for name, value in states.items()}
+    for name in model.shapes if isinstance(model, Layer) else ():
+        if name not in arrays:
+            raise InputError(f"states lack {name!r}; expected {', '.join(model.shapes)}.")
     if is_linear(model):
         return linear_coefficients(model, arrays)
     if not isinstance(model, Layer):
@@ -425,6 +430,10 @@ def loss_curve(
         Mean squared error at each recorded step.
     """
     states = run.states if isinstance(run, Solution) else run
+    if not isinstance(states, Mapping) or not states:
+        raise InputError(
+            "run must be a Solution, or a mapping from state names to arrays (K, ...)."
+        )
     arrays = {name: np.asarray(value, dtype=np.float64) for name, value in states.items()}
     if is_linear(model):
         linear = linear_model_of(model, {name: value[0] for name, value in arrays.items()})

@@ -73,8 +73,8 @@ class LinearStatistics:
         object.__setattr__(self, "y2", y2)
 
     def __mul__(self, weight: float) -> LinearStatistics:
-        weight = float(weight)
-        if not weight >= 0:
+        weight = float(real_array(weight, "A weight of statistics", ndim=0))
+        if weight < 0:
             raise InputError(f"A weight of statistics must be at least 0, got {weight!r}.")
         return replace(self, C=weight * self.C, c=weight * self.c, y2=weight * self.y2)
 
@@ -244,7 +244,8 @@ def _population(model: Any, params: Mapping[str, Any], normalise: bool) -> Linea
             "Population(params) with gradient_descent, which follows the derived loss."
         )
     fixed = getattr(model.flow, "constants", {})
-    named = {**{k: v for k, v in fixed.items() if k == "N"}, **named}
+    if "N" in fixed and named.setdefault("N", fixed["N"]) != fixed["N"]:
+        raise InputError(f"The model has N={fixed['N']}, the population has N={named['N']}.")
     law = _option(model, "tasks")
     _check_names(named, {"Lambda", "N"} | ({"Omega"} if law == "general" else set()))
     L = checked_covariance(named["Lambda"])

@@ -37,7 +37,7 @@ FAST = {"contract", "reassoc", "nsz"}
 MERGED_ZERO, SEPARATE_ZERO, MERGED_ALL, SEPARATE_ALL = 0, 1, 2, 3
 RUNNING, NOT_A_NUMBER, BLOWN_UP = 0, 1, 2
 PLAIN, HEAVY_BALL, ADAMW = 0, 1, 2
-KEPT_EVERY = 256  # steps between two copies of the state, to go back to on failure
+KEPT_EVERY = 256  # steps (a power of two) between copies of the state to go back to on failure
 _HALVED = 100  # features from which a product reads half of the symmetric matrix
 
 
@@ -393,8 +393,6 @@ def moments_gradient(
 @njit(cache=True, fastmath=FAST)
 def step_merged(heads: int, features: int, theta: Floats, g: Floats, lr: float, P: Floats) -> None:
     """Plain step along the gradient g of P, and the new P: each weight is read once."""
-    for j in range(features):
-        P[j] = 0.0
     for h in range(heads):
         base = heads + h * features
         w = theta[h]
@@ -404,10 +402,16 @@ def step_merged(heads: int, features: int, theta: Floats, g: Floats, lr: float, 
         new = w - lr * total
         theta[h] = new
         w *= lr
-        for j in range(features):
-            x = theta[base + j] - w * g[j]
-            theta[base + j] = x
-            P[j] += new * x
+        if h == 0:
+            for j in range(features):
+                x = theta[base + j] - w * g[j]
+                theta[base + j] = x
+                P[j] = new * x
+        else:
+            for j in range(features):
+                x = theta[base + j] - w * g[j]
+                theta[base + j] = x
+                P[j] += new * x
 
 
 @njit(cache=True, fastmath=FAST)
@@ -601,7 +605,8 @@ def descent(case: int, known: int, heavy: bool) -> Any:
         due = save_at[done] if done < save_at.shape[0] else -1
         code = RUNNING
         while True:
-            if heavy or step % KEPT_EVERY == 0 or step == first:
+            mark = step & (KEPT_EVERY - 1) == 0
+            if heavy or mark or step == first:
                 if case == MERGED_ZERO:
                     contract_merged(heads, F, theta, P)
                 elif case == SEPARATE_ZERO:
@@ -638,7 +643,7 @@ def descent(case: int, known: int, heavy: bool) -> Any:
                 due = save_at[done] if done < save_at.shape[0] else -1
             if step == last:
                 break
-            if step % KEPT_EVERY == 0:
+            if mark:
                 for i in range(n):
                     kept[0, i] = theta[i]
                     kept[1, i] = velocity[i]

@@ -103,8 +103,8 @@ class Statistics:
         return _dim_of(self.kind, self.c.size)
 
     def __mul__(self, weight: float) -> Statistics:
-        weight = float(weight)
-        if not weight >= 0:
+        weight = float(real_array(weight, "A weight of statistics", ndim=0))
+        if weight < 0:
             raise InputError(f"A weight of statistics must be at least 0, got {weight!r}.")
         return replace(self, C=weight * self.C, c=weight * self.c, y2=weight * self.y2)
 

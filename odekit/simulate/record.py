@@ -24,7 +24,14 @@ from odekit.errors import InputError
 from odekit.simulate.layer import Floats, real_array
 from odekit.solution import Solution, Status
 
-__all__ = ["Checkpoint", "configuration_of", "digest", "steps_to_save", "whole_number"]
+__all__ = [
+    "Checkpoint",
+    "checked_progress",
+    "configuration_of",
+    "digest",
+    "steps_to_save",
+    "whole_number",
+]
 
 _REMEDIES = {
     Status.success: "All {steps} steps were done.",
@@ -44,7 +51,7 @@ def whole_number(value: Any, name: str, minimum: int) -> int:
     """Return the value as an int, or raise `InputError` when it is not whole or is too small."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer, float, np.floating)):
         raise InputError(f"{name} must be a whole number of at least {minimum}, got {value!r}.")
-    if not np.isfinite(value) or value != int(value) or value < minimum:
+    if not np.isfinite(value) or value != int(value) or not minimum <= value < 2**53:
         raise InputError(f"{name} must be a whole number of at least {minimum}, got {value!r}.")
     return int(value)
 
@@ -59,6 +66,13 @@ def steps_to_save(save_at: ArrayLike | None, steps: int) -> NDArray[np.int64]:
     if (np.diff(at) <= 0).any():
         raise InputError("save_at must increase strictly; sort it and drop repeats.")
     return at.astype(np.int64)
+
+
+def checked_progress(progress: Any) -> Any:
+    """Return the callback, or raise `InputError` before a long run and not after its first part."""
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function of (step, loss), got {progress!r}.")
+    return progress
 
 
 @cache
@@ -132,6 +146,13 @@ class Checkpoint:
 
     path: Path | None
     key: str
+
+    @classmethod
+    def at(cls, path: Any, key: str) -> Checkpoint:
+        """Return the checkpoint at what a user gave as a path, or None."""
+        if path is not None and not isinstance(path, (str, os.PathLike)):
+            raise InputError(f"checkpoint must be a path, got {path!r}.")
+        return cls(None if path is None else Path(path), key)
 
     def load(self) -> dict[str, NDArray[Any]] | None:
         """Return what was written, or None when there is nothing yet."""

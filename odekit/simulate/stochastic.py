@@ -24,6 +24,7 @@ from odekit.simulate.layer import (
 from odekit.simulate.optimiser import Optimiser, as_optimiser, read_rate
 from odekit.simulate.record import (
     Checkpoint,
+    checked_progress,
     configuration_of,
     digest,
     solution_of,
@@ -112,6 +113,9 @@ def sgd(
     at = steps_to_save(save_at, steps)
     rule = as_optimiser(optimiser)
     batch = checked_batch(batch)
+    checked_progress(progress)
+    if params is not None and not isinstance(params, Mapping):
+        raise InputError(f"params must map parameter names to values, got {params!r}.")
     if is_attention(model_or_loss):
         layer = layer_of(model_or_loss, y0)
         if attention == "softmax" and layer.blocks == "zero":
@@ -135,9 +139,7 @@ def sgd(
         lr=rate.given, steps=steps, batch=batch, seed=seed, attention=attention,
         normalise=normalise, optimiser=repr(rule), **trainer.describe(),
     )  # fmt: skip
-    kept = Checkpoint(
-        None if checkpoint is None else Path(checkpoint), digest(configuration, theta, at)
-    )
+    kept = Checkpoint.at(checkpoint, digest(configuration, theta, at))
     started = time.perf_counter()
     outcome = run(trainer, theta, steps, at, kept, progress)
     return solution_of(

@@ -275,6 +275,10 @@ def test_runs_are_deterministic_and_say_what_they_were():
         ({"lr": -1.0}, "lr must be a positive"),
         ({"lr": np.nan}, "lr must be a positive"),
         ({"steps": 2.5}, "steps must be a whole"),
+        ({"steps": 1e30}, "steps must be a whole"),
+        ({"lr": [0.1]}, "lr must be a positive"),
+        ({"checkpoint": 3}, "checkpoint must be a path"),
+        ({"progress": 3}, "progress must be a function"),
         ({"momentum": 1.0}, "momentum must be"),
         ({"save_at": [3, 2]}, "increase strictly"),
         ({"save_at": [0, 99]}, "from 0 to steps=10"),
@@ -310,6 +314,12 @@ def test_wrong_states_are_named():
     ):
         with pytest.raises(InputError, match=words):
             sim.gradient_descent(made, population, y0=bad, lr=0.1, steps=10)
+    with pytest.raises(InputError, match="states lack 'U'"):
+        sim.coefficients(made, {"v": y0["v"]})
+    with pytest.raises(InputError, match="run must be a Solution"):
+        sim.loss_curve(made, 3, population)
+    with pytest.raises(InputError, match="A weight of statistics holds"):
+        sim.population_statistics(COVARIANCE, 7) * "half"
     with pytest.raises(InputError, match="Reduced statistics train the reduced model only"):
         large = layer("merged", "all")
         sim.gradient_descent(

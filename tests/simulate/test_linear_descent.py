@@ -321,5 +321,12 @@ def test_statistics_of_another_model_are_refused():
         sim.linear_statistics(network, inputs(), lengths=np.ones(50))
     with pytest.raises(InputError, match='holds for blocks="restricted"'):
         sim.linear_statistics(transformer("all")[0], sim.Population({"Lambda": np.eye(2), "N": 3}))
+    with pytest.raises(InputError, match="The model has N=4, the population has N=5"):
+        sim.linear_statistics(
+            ok.models.linear_transformer(dim=2, context=4),
+            sim.Population({"Lambda": np.eye(2), "N": 5}),
+        )
+    with pytest.raises(InputError, match="at least 0"):
+        sim.linear_statistics(network, inputs()) * -1
     with pytest.raises(InputError, match="not symmetric"):
         sim.LinearStatistics(features="inputs", C=[[1.0, 2.0], [0.0, 1.0]], c=[[1.0, 0]], y2=1.0)
