@@ -19,7 +19,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["combine"]
+__all__ = ["combine", "subtract"]
 
 LANES = 8
 """Entries in one vector; the compiler splits it where the processor's are shorter."""
@@ -29,6 +29,26 @@ _REAL = ir.DoubleType()
 _FUSED = bool(llvm.get_host_cpu_features().get("fma", False)) or "arm64" in (
     llvm.get_process_triple().replace("aarch64", "arm64")
 )
+
+
+def _spread(builder, number, kind):
+    """The same number in every lane."""
+    if kind is _REAL:
+        return number
+    nothing, first = ir.Constant(kind, ir.Undefined), ir.Constant(ir.IntType(32), 0)
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
+    return builder.shuffle_vector(builder.insert_element(nothing, number, first), nothing, zeros)
+
+
+def _each(builder, length, index, body):
+    """Whole vectors first, then what is left in shorter ones: ``body(place, lanes)``."""
+    low = ir.Constant(index, 0)
+    for lanes in (LANES, 4, 1):
+        high = builder.and_(length, ir.Constant(index, -lanes))
+        step = ir.Constant(index, lanes)
+        with cgutils.for_range_slice(builder, low, high, step, inc=True) as (at, _):
+            body(at, lanes)
+        low = high
 
 
 @intrinsic
@@ -64,33 +84,46 @@ def _combine(typing_context, work, target, start, scales, rows):
             def spot(row):
                 return builder.bitcast(builder.gep(row, [at]), kind.as_pointer())
 
-            def spread(number):
-                if lanes == 1:
-                    return number
-                lone = builder.insert_element(
-                    ir.Constant(kind, ir.Undefined), number, ir.Constant(ir.IntType(32), 0)
-                )
-                zeros = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
-                return builder.shuffle_vector(lone, ir.Constant(kind, ir.Undefined), zeros)
-
             total = builder.load(spot(begun), align=8) if starts else None
             for factor, row in zip(factors, sources, strict=True):
                 values = builder.load(spot(row), align=8)
                 if total is None:
-                    total = builder.fmul(spread(factor), values)
+                    total = builder.fmul(_spread(builder, factor, kind), values)
                 elif _FUSED:
-                    total = builder.call(fused, [spread(factor), values, total])
+                    total = builder.call(fused, [_spread(builder, factor, kind), values, total])
                 else:
-                    total = builder.fadd(total, builder.fmul(spread(factor), values))
+                    total = builder.fadd(
+                        total, builder.fmul(_spread(builder, factor, kind), values)
+                    )
             builder.store(total, spot(target_row), align=8)
 
-        low = ir.Constant(index, 0)
-        for lanes in (LANES, 4, 1):
-            high = builder.and_(length, ir.Constant(index, -lanes))
-            step = ir.Constant(index, lanes)
-            with cgutils.for_range_slice(builder, low, high, step, inc=True) as (at, _):
-                body(at, lanes)
-            low = high
+        _each(builder, length, index, body)
+        return context.get_dummy_value()
+
+    return signature, build
+
+
+@intrinsic
+def _subtract(typing_context, target, scale, source, low, high):
+    """``target[low:high] -= scale source[low:high]`` for two vectors that do not overlap."""
+    signature = types.void(target, types.float64, source, types.intp, types.intp)
+
+    def build(context, builder, sig, args):
+        to = context.make_array(sig.args[0])(context, builder, args[0])
+        rows = context.make_array(sig.args[2])(context, builder, args[2])
+        index = args[3].type
+        length = builder.sub(args[4], args[3])
+        starts = [builder.gep(array.data, [args[3]]) for array in (to, rows)]
+
+        def body(at, lanes):
+            kind = _REAL if lanes == 1 else ir.VectorType(_REAL, lanes)
+            place, other = (
+                builder.bitcast(builder.gep(start, [at]), kind.as_pointer()) for start in starts
+            )
+            product = builder.fmul(_spread(builder, args[1], kind), builder.load(other, align=8))
+            builder.store(builder.fsub(builder.load(place, align=8), product), place, align=8)
+
+        _each(builder, length, index, body)
         return context.get_dummy_value()
 
     return signature, build
@@ -98,3 +131,4 @@ def _combine(typing_context, work, target, start, scales, rows):
 
 # Numba's own class for intrinsics is typed as if it took the typing context, too.
 combine: Any = _combine
+subtract: Any = _subtract

@@ -18,6 +18,7 @@ from numba import njit
 
 from odekit.integrate.compiled.addresses import ROSENBROCK_SIGNATURE, jacobian_at, rhs_at
 from odekit.integrate.compiled.rodas_table import DENSE_ROWS, GAMMA, NODES, TIME, A, C
+from odekit.integrate.compiled.combine import subtract
 from odekit.integrate.compiled.slots import (
     AUTONOMOUS,
     FACTORS,
@@ -46,6 +47,7 @@ from odekit.integrate.compiled.stepping import (
     accept_pi,
     check,
     clip,
+    copy_into,
     deliver,
     deliver_start,
     first_step,
@@ -65,7 +67,7 @@ ALPHA, BETA = 0.2, 0.0
 _DONE, _FULL, _NAN = int(Code.DONE), int(Code.RECORD_FULL), int(Code.NAN)
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", _nrt=False)
 def factor(m, pivots):
     """LU with partial pivoting in place; m[j, i] is row i of column j. False when singular."""
     n = m.shape[0]
@@ -90,12 +92,11 @@ def factor(m, pivots):
             other = m[j]
             x = other[k]
             if x != 0.0:
-                for i in range(k + 1, n):
-                    other[i] -= x * column[i]
+                subtract(other, x, column, k + 1, n)
     return True
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", _nrt=False)
 def substitute(m, pivots, b):
     """Solve in place with the result of `factor`."""
     n = m.shape[0]
@@ -108,22 +109,19 @@ def substitute(m, pivots, b):
     for k in range(n):
         x = b[k]
         if x != 0.0:
-            column = m[k]
-            for i in range(k + 1, n):
-                b[i] -= x * column[i]
+            subtract(b, x, m[k], k + 1, n)
     for k in range(n - 1, -1, -1):
         column = m[k]
         x = b[k] / column[k]
         b[k] = x
-        for i in range(k):
-            b[i] -= x * column[i]
+        subtract(b, x, column, 0, k)
 
 
 @njit(nogil=True, error_model="numpy")
 def _solve(m, pivots, b, s, by_inverse):
     if by_inverse:
         np.dot(m, b, s)
-        b[:] = s
+        copy_into(s, b)
     else:
         substitute(m, pivots, b)
 
@@ -190,7 +188,10 @@ def advance(
                 matrix[i, i] += shift
             sound = math.isfinite(largest(matrix.ravel()))
             if sound:
-                matrix[:, :] = np.linalg.inv(matrix)
+                inverse = np.linalg.inv(matrix)
+                for i in range(n):
+                    for j in range(n):
+                        matrix[i, j] = inverse[i, j]
         else:
             for i in range(n):
                 for j in range(n):
@@ -213,10 +214,7 @@ def advance(
                     for i in range(n):
                         trial[i] = y[i]
                     for j in range(stage):
-                        a = A[stage, j]
-                        before = u[j]
-                        for i in range(n):
-                            trial[i] += a * before[i]
+                        subtract(trial, -A[stage, j], u[j], 0, n)
                 else:
                     before = u[stage - 1]
                     for i in range(n):
@@ -225,10 +223,7 @@ def advance(
                 for i in range(n):
                     s[i] = 0.0
                 for j in range(stage):
-                    a = C[stage, j]
-                    before = u[j]
-                    for i in range(n):
-                        s[i] += a * before[i]
+                    subtract(s, -C[stage, j], u[j], 0, n)
                 for i in range(n):
                     row[i] += inverse_h * s[i]
             if TIME[stage] != 0.0 and counts[AUTONOMOUS] == 0:

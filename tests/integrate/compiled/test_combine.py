@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from odekit.integrate.compiled.combine import combine
+from odekit.integrate.compiled.combine import combine, subtract
 
 
 @njit
@@ -34,3 +34,18 @@ def test_equal_entries_stay_equal_at_every_place() -> None:
     both(work, np.full(39, 0.3), 0.7)
     assert np.all(work[3] == work[3, 0])
     assert np.all(work[4] == work[4, 0])
+
+
+@njit
+def less(target, x, source, low, high):
+    subtract(target, x, source, low, high)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 0), (0, 1), (3, 20), (1, 23), (22, 23)])
+def test_a_multiple_is_taken_off_between_two_places_only(low: int, high: int) -> None:
+    rng = np.random.default_rng(high)
+    target, source = rng.normal(size=23), rng.normal(size=23)
+    expected = target.copy()
+    expected[low:high] -= 0.3 * source[low:high]
+    less(target, 0.3, source, low, high)
+    assert np.array_equal(target, expected)
