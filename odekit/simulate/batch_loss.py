@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 import opt_einsum
-import sympy as sp
 
 from odekit.errors import InputError
 from odekit.field import gradient_flow
 from odekit.field.losses import ExpectedLoss
 from odekit.simulate.layer import Floats
-from odekit.tensor import Tensor, TensorExpr, as_expression, define, einsum, parameter
+from odekit.tensor import Tensor, TensorExpr, as_expression, define, dims, einsum, parameter
+from odekit.tensor.coefficient import to_sympy
 from odekit.tensor.evaluation import Bindings
 
 __all__ = ["BatchGradient"]
 
 _SMALL = 50_000  # products below which NumPy's plain loop is faster than the way to BLAS
-_BATCH = sp.Symbol("batch size", integer=True, positive=True)
+_BATCH = dims("batch_size")
 
 
 class BatchGradient:
@@ -107,9 +107,7 @@ class BatchGradient:
             if len(free) <= expression.rank:
                 raise InputError("a component that holds no tensor cannot be given a batch axis")
             term = einsum(f"{','.join(words)}->{free}", *(t for t, _, _ in groups))
-            coefficient: Any = sp.Rational(number.numerator, number.denominator)
-            for atom, exponent in monomial:
-                coefficient *= atom ** sp.Rational(exponent.numerator, exponent.denominator)
+            coefficient = to_sympy(monomial, number)
             total = term * coefficient if total is None else total + term * coefficient
         if total is None:
             raise InputError("a residual that is zero trains nothing")

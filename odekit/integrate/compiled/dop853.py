@@ -41,6 +41,7 @@ from odekit.integrate.compiled.slots import (
 )
 from odekit.integrate.compiled.stepping import (
     RUNNING,
+    UNCOUNTED,
     accept_pi,
     check,
     clip,
@@ -228,7 +229,7 @@ D7_15 = -39.17726167561544
 D7_16 = -149.72683625798564
 
 
-@njit(LOOP_SIGNATURE, cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(LOOP_SIGNATURE, cache=True, **UNCOUNTED)
 def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
     rhs = rhs_at(rhs_address)

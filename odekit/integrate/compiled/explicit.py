@@ -27,6 +27,7 @@ from odekit.integrate.compiled.slots import (
     SWITCHES,
     Code,
 )
+from odekit.integrate.compiled.stepping import UNCOUNTED
 
 ORDER = 5
 DENSE, ROWS = 7, ROW_FREE + 17  # those of DOP853, the largest
@@ -34,7 +35,7 @@ _STIFF, _RELAXED = int(Code.STIFF), int(Code.RELAXED)
 FIRST_LOOKS, MOST_LOOKS = 2, 4
 
 
-@njit(CHANGING_SIGNATURE, cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(CHANGING_SIGNATURE, cache=True, **UNCOUNTED)
 def advance(
     rhs_address, plain_address, stabilised_address, table, p, y, work, clock, counts, atol, t_out,
     y_out, rec_t, rec_c, flag,

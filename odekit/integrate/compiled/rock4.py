@@ -51,6 +51,7 @@ from odekit.integrate.compiled.slots import (
 )
 from odekit.integrate.compiled.stepping import (
     RUNNING,
+    UNCOUNTED,
     accept_pi,
     check,
     clip,
@@ -91,7 +92,7 @@ def pack_table() -> np.ndarray:
     return packed
 
 
-@njit(TABLE_SIGNATURE, cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(TABLE_SIGNATURE, cache=True, **UNCOUNTED)
 def advance(rhs_address, table, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
     rhs = rhs_at(rhs_address)

@@ -17,8 +17,8 @@ import numpy as np
 from numba import njit
 
 from odekit.integrate.compiled.addresses import ROSENBROCK_SIGNATURE, jacobian_at, rhs_at
-from odekit.integrate.compiled.rodas_table import DENSE_ROWS, GAMMA, NODES, TIME, A, C
 from odekit.integrate.compiled.combine import subtract
+from odekit.integrate.compiled.rodas_table import DENSE_ROWS, GAMMA, NODES, TIME, A, C
 from odekit.integrate.compiled.slots import (
     AUTONOMOUS,
     FACTORS,
@@ -44,6 +44,7 @@ from odekit.integrate.compiled.slots import (
 from odekit.integrate.compiled.stepping import (
     EPS,
     RUNNING,
+    UNCOUNTED,
     accept_pi,
     check,
     clip,
@@ -67,7 +68,7 @@ ALPHA, BETA = 0.2, 0.0
 _DONE, _FULL, _NAN = int(Code.DONE), int(Code.RECORD_FULL), int(Code.NAN)
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def factor(m, pivots):
     """LU with partial pivoting in place; m[j, i] is row i of column j. False when singular."""
     n = m.shape[0]
@@ -96,7 +97,7 @@ def factor(m, pivots):
     return True
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def substitute(m, pivots, b):
     """Solve in place with the result of `factor`."""
     n = m.shape[0]

@@ -11,6 +11,7 @@ are not counted (`_nrt=False`): that takes a tenth of a small step, and a fifth 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from numba import njit
 
@@ -38,6 +39,9 @@ from odekit.integrate.compiled.slots import (
     T,
 )
 
+UNCOUNTED: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+"""How loops that allocate nothing are compiled."""
+
 EPS = 2.220446049250313e-16
 
 _NAN = int(Code.NAN)
@@ -48,7 +52,7 @@ _STALLED = int(Code.STALLED)
 RUNNING = -1
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def sum_squares(s):
     """Sum of s_i^2 with four partial sums, the order that ensemble lanes repeat."""
     a = 0.0
@@ -67,7 +71,7 @@ def sum_squares(s):
     return (a + b) + (c + d)
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def largest(y):
     """Largest |y_i|; NaN when any entry is."""
     best = 0.0
@@ -80,21 +84,21 @@ def largest(y):
     return best
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def copy_into(values, out):
     """``out[:] = values``, which would make room for a copy in case the two overlap."""
     for i in range(out.size):
         out[i] = values[i]
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def set_weights(y, atol, rtol, w):
     """Error weights 1 / (atol_i + rtol |y_i|) at the state that a step starts from."""
     for i in range(y.size):
         w[i] = 1.0 / (atol[i] + rtol * abs(y[i]))
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def weighted_norm(v, w, s):
     """Root mean square of v_i w_i; `s` is scratch."""
     for i in range(v.size):
@@ -102,7 +106,7 @@ def weighted_norm(v, w, s):
     return math.sqrt(sum_squares(s) / v.size)
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def first_step(rhs, p, y, f, w, trial, f_trial, s, clock, counts, order):
     """Initial step of Hairer, Norsett, Wanner I, II.4, on the span's own scale.
 
@@ -135,7 +139,7 @@ def first_step(rhs, p, y, f, w, trial, f_trial, s, clock, counts, order):
     clock[H] = min(h_next, clock[H_MAX], span)
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def evaluate(y0, c, theta, out):
     """Dense output y0 + th (c1 + (1-th) (c2 + th (c3 + (1-th) (c4 + ...)))), four or seven rows.
 
@@ -155,14 +159,14 @@ def evaluate(y0, c, theta, out):
         out[i] = y0[i] + theta * out[i]
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def wants_output(t_new, t_out, rec_t, counts):
     """Whether the step that ends at t_new must be interpolated and delivered."""
     k = counts[FILLED]
     return rec_t.shape[0] > 0 or (k < t_out.size and t_out[k] <= t_new)
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def deliver(t0, h, y0, c, t_new, y_new, t_out, y_out, rec_t, rec_c, counts):
     """Write the outputs of an accepted step: requested times, and the record if there is one.
 
@@ -190,7 +194,7 @@ def deliver(t0, h, y0, c, t_new, y_new, t_out, y_out, rec_t, rec_c, counts):
         counts[RECORDED] = r + 1
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def deliver_start(t, y, t_out, y_out, counts):
     """Outputs requested at (or, by a rounding, before) the start."""
     k = counts[FILLED]
@@ -200,7 +204,7 @@ def deliver_start(t, y, t_out, y_out, counts):
     counts[FILLED] = k
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def check(y, f, clock, counts, flag):
     """Look before a step: interruption, limits, underflow. RUNNING when all is well."""
     if flag[0] != 0:
@@ -225,14 +229,14 @@ def check(y, f, clock, counts, flag):
     return RUNNING
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def clip(clock):
     """Step to take now: the proposed one, or what is left when the end is that near."""
     left = clock[T_END] - clock[T]
     return left if clock[H] * 1.0000001 >= left else clock[H]
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def state_code(y_new, clock):
     """RUNNING, or BLOW_UP when an accepted state passes the limit."""
     # The sum of squares bounds the largest entry and costs a vectorised pass only.
@@ -241,7 +245,7 @@ def state_code(y_new, clock):
     return RUNNING
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def reject(err, h, clock, counts, exponent):
     """Shrink the step after a failed trial (not finite, or error norm above one)."""
     counts[REJECTED] += 1
@@ -254,7 +258,7 @@ def reject(err, h, clock, counts, exponent):
         clock[H] = h * 0.1
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def accept_pi(err, h, clipped, clock, counts, alpha, beta, log_error_slot):
     """Next step after success: PI control (Gustafsson 1991; Hairer, Wanner II, IV.2)."""
     log_err = math.log(max(err, 1e-10))
@@ -269,7 +273,7 @@ def accept_pi(err, h, clipped, clock, counts, alpha, beta, log_error_slot):
     clock[H] = max(clock[H], proposal) if clipped else proposal
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def estimate_radius(rhs, p, t, y, f0, vector, point, f, w, counts, iterations):
     """Spectral radius by power iteration on differences of f; `vector` is kept between calls.
 
@@ -316,7 +320,7 @@ def estimate_radius(rhs, p, t, y, f0, vector, point, f, w, counts, iterations):
 LOOK_EVERY, LOOK_SELDOM = 12, 48
 
 
-@njit(nogil=True, error_model="numpy", _nrt=False)
+@njit(**UNCOUNTED)
 def limited_by_stability(rhs, p, y, f, vector, point, slope, w, clock, counts, stability):
     """Whether stability has been limiting a plain method's steps, with many more to come.
 

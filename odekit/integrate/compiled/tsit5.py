@@ -42,6 +42,7 @@ from odekit.integrate.compiled.slots import (
 )
 from odekit.integrate.compiled.stepping import (
     RUNNING,
+    UNCOUNTED,
     accept_pi,
     check,
     clip,
@@ -139,7 +140,7 @@ ALPHA, BETA = 0.7 / 5.0, 0.4 / 5.0
 _DONE, _FULL, _NAN, _STIFF = int(Code.DONE), int(Code.RECORD_FULL), int(Code.NAN), int(Code.STIFF)
 
 
-@njit(LOOP_SIGNATURE, cache=True, nogil=True, error_model="numpy", _nrt=False)
+@njit(LOOP_SIGNATURE, cache=True, **UNCOUNTED)
 def advance(rhs_address, p, y, work, clock, counts, atol, t_out, y_out, rec_t, rec_c, flag):
     """Step until the end, a full record or trouble; arguments as in `run.Run`."""
     rhs = rhs_at(rhs_address)
