@@ -90,6 +90,7 @@ PEAK = Claim(
             "no ridge (the solution of least norm)",
             Property(_peak_cases(), _peak_holds),
             _proof_of_peak,
+            "finite pools of tasks (kappa < inf); the proof is for fresh tasks",
         ),
     ),
     variants=(

@@ -7,6 +7,7 @@ derived flow). They are polynomials, so that a complex step gives their Jacobian
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -18,6 +19,7 @@ import odekit as ok
 from odekit.claims import Check
 from odekit.testing import rotations, spectra
 
+from .staircase import speed
 from .statement import Statement
 
 Array = NDArray[np.float64]
@@ -42,6 +44,12 @@ class _Flows(dict[str, Any]):
 
 
 MODELS = _Flows()
+
+
+@lru_cache(maxsize=2)
+def speed_of(kind: str) -> Any:
+    """``-d(loss)/dt`` along the flow of a parametrization, as an expression."""
+    return speed(MODELS[kind].flow)
 
 
 def proof(*steps: Callable[[], Statement]) -> Callable[[], Iterable[Check]]:

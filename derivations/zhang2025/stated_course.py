@@ -14,8 +14,8 @@ from odekit.claims import Assumption, Check, Claim, Property, Variant, agreement
 from odekit.testing import spectra
 
 from . import merged, probes
-from .probes import MODELS, NOTE, ROUNDING, Case, covariance
-from .staircase import speed, staircase_of
+from .probes import NOTE, ROUNDING, Case, covariance
+from .staircase import staircase_of
 
 Array = NDArray[np.float64]
 
@@ -24,10 +24,7 @@ Array = NDArray[np.float64]
 
 def drops(kind: str, run: Any) -> int:
     """Count drops of a run's loss by `staircase` (depth one decade of the speed)."""
-    name = f"speed-{kind}"
-    if name not in MODELS:
-        MODELS[name] = speed(MODELS[kind].flow)
-    fall = run.value(MODELS[name])
+    fall = run.value(probes.speed_of(kind))
     return len(staircase_of(run.t, run.loss, fall, 1.0, 1e-2).drops)
 
 

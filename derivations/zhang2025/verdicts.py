@@ -39,5 +39,6 @@ VERDICTS = {
     "zhang2025.softmax-near-zero": "proved",
     "zhang2025.init-shortens-plateaus": "proved",
     "zhang2025.init-shortens-plateau-merged": "proved",
+    "zhang2025.init-mixture": "proved",
     "zhang2025.init-largest-lazy": "needs assumption",
 }
