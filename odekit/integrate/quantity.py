@@ -20,6 +20,13 @@ Quantity = Callable[[Array, Array], Array]
 """``quantity(t (M,), y (M, n)) -> (M,)``."""
 
 
+ROUNDING = 1e-13
+"""Share of the largest loss below which a sum of some hundred terms is rounding."""
+
+STEEP = 1e6
+"""A slope above any threshold for plateaus."""
+
+
 def make_quantity(of: Any, compiled: CompiledField, p: Array) -> Quantity:
     """Turn what a user watches into a function of times and stacked states.
 
@@ -65,19 +72,27 @@ def slope_quantity(compiled: CompiledField, p: Array, start: float) -> Quantity:
     """Return ``|d ln(loss) / d ln(t - start)|`` along the flow.
 
     The derivative along the flow is a central difference of the loss along the right-hand side,
-    over 1e-5 of the state's size: its error is about 1e-10 of the largest slope possible.
+    over 1e-5 of the state's size: its error is about 1e-10 of the largest slope possible. A loss
+    that has fallen to `ROUNDING` of its largest value counts as falling still: what is left is
+    rounding, whose logarithm goes up and down.
     """
     loss = compiled.loss
     if loss is None:
         raise InputError("A plateau needs a field with a loss; watch a Crossing instead.")
     rate = np.empty(compiled.layout.size)
+    largest = 0.0
 
     def slopes(t: Array, y: Array) -> Array:
+        nonlocal largest
         out = np.empty(len(t))
         for k, (time, row) in enumerate(zip(t, y, strict=True)):
             compiled.rhs(time, row, p, rate)
             speed = float(np.max(np.abs(rate), initial=0.0))
             value = loss(row, p)
+            largest = max(largest, abs(value))
+            if abs(value) < ROUNDING * largest:
+                out[k] = STEEP
+                continue
             if speed == 0.0 or value == 0.0:
                 out[k] = 0.0
                 continue

@@ -124,6 +124,22 @@ def test_the_plateau_ends_where_its_definition_says():
     assert solution.events[1].t == pytest.approx(0.3, rel=1e-8)
 
 
+@pytest.mark.parametrize("method", ["Tsit5", "LSODA"])
+def test_a_loss_that_falls_to_rounding_ends_in_no_plateau(method):
+    # p' = (1 - p q) q and q' = (1 - p q) p: the loss (1 - p q)^2 / 2 falls to zero.
+    def rhs(t, y, p, out):
+        out[0] = (1 - y[0] * y[1]) * y[1]
+        out[1] = (1 - y[0] * y[1]) * y[0]
+
+    def loss(y, p):
+        return (1 - y[0] * y[1]) ** 2 / 2
+
+    compiled = by_hand(Layout((("p", ()), ("q", ()))), rhs, None, loss)
+    start = {"p": 1e-3, "q": 2e-3}
+    solution = solve(compiled, start, 400.0, method=method, events=Plateau())
+    assert [event.kind for event in solution.events] == ["plateau start", "plateau end"]
+
+
 def test_short_plateaus_are_left_out_on_request():
     problem = problems.separate(1e-2)
     solution = solve(
