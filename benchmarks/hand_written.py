@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 
 CONTEXT = 31.0
+SMALL = {f"S4e-{power}": 10.0**-power for power in (4, 6, 8)}
+"""S4 from small starts: name and standard deviation."""
 
 
 @dataclass(frozen=True)
@@ -421,7 +423,6 @@ def problem(name: str, std: float | None = None) -> Problem:
         "P16": lambda: modes("P16", 16),
         "P1000": lambda: modes("P1000", 1000),
     }
-    for power in (4, 6, 8):  # the small starts; the last drop ends at about 60 over the scale
-        name_of, scale = f"S4e-{power}", 10.0**-power
-        makers[name_of] = partial(separate, name_of, 4, 4, scale, 200 / scale, four)
+    for small, scale in SMALL.items():
+        makers[small] = partial(separate, small, 4, 4, scale, 200 / scale, four)
     return makers[name]()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import odekit as ok
-from benchmarks.hand_written import CONTEXT, Problem
+from benchmarks.hand_written import CONTEXT, SMALL, Problem
 from benchmarks.work_precision import Tool
 from odekit.codegen import CompiledField
 
@@ -17,6 +17,8 @@ METHODS = {
     "M": ("auto", "Tsit5", "CompiledDOP853", "ROCK4"),
     "P": ("auto",),
 }
+
+METHODS_SMALL = ("auto", "Rodas5P", "LSODA")
 
 
 def kind_of(p: Problem) -> tuple[str, dict[str, int]]:
@@ -56,4 +58,5 @@ def tools(p: Problem) -> list[Tool]:
 
         return Tool(f"odekit {method}", solve, lambda solution: solution.loss)
 
-    return [tool(method) for method in METHODS[p.name[0]]]
+    small = p.name in SMALL
+    return [tool(method) for method in (METHODS_SMALL if small else METHODS[p.name[0]])]
