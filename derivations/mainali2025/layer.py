@@ -126,3 +126,40 @@ def shared_scale() -> dict[str, Any]:
         "dp2/dt": _whole(flow, p2).substitute(inside) - ok.einsum("a,a,bc->bc", q, pull, eye),
         "dq1/dt": _whole(flow, q1).substitute(inside) - D * p * ok.einsum("a,ab->ab", pull, eye),
     }
+
+
+def shared_loss() -> dict[str, Any]:
+    """Independent task entries, ``p2 = p I``: the loss is d times a sum over modes.
+
+    ``d sum_a s_a (s_a s_inf_a a_a^2 - 2 s_a a_a + 1)`` with ``a_a = p q_a``, exactly, for every N:
+    twice the corrected (14) for each of the d labels.
+    """
+    N, D = ok.dims("N D")
+    model: Any = ok.models.linear_transformer(tasks="iid")
+    L, p2, q1 = (named(model.flow, n) for n in ("Lambda", "p2", "q1"))
+    s, q, p = ok.parameter("s", (D,)), ok.parameter("q", (D,)), ok.parameter("p")
+    eye = ok.identity(D)
+    inside = {
+        L: ok.einsum("a,ab->ab", s, eye),
+        q1: ok.einsum("a,ab->ab", q, eye),
+        p2: p * eye,
+    }
+    trace = ok.einsum("a->", s)
+    squares = ok.einsum(",,a,a,a,a->", p, p, q, q, s, s)
+    stated = (
+        trace
+        - 2 * p * ok.einsum("a,a,a->", q, s, s)
+        + (1 + 1 / N) * ok.einsum(",,a,a,a,a,a->", p, p, q, q, s, s, s)
+        + trace * squares / N
+    )
+    found = model.loss.expression.expand().substitute(inside)
+    return {"loss of the layer with p2 = p I, iid entries": found - D * stated}
+
+
+def scaled_prediction() -> dict[str, Any]:
+    """With ``p2 -> c p2`` and ``q1 -> b q1`` the prediction is multiplied by ``c b``."""
+    model: Any = ok.models.linear_transformer(tasks="iid")
+    p2, q1 = (named(model.flow, n) for n in ("p2", "q1"))
+    c, b = ok.parameter("c"), ok.parameter("b")
+    moved = model.prediction.substitute({p2: c * p2, q1: b * q1})
+    return {"prediction at (c p2, b q1) is c b times it": moved - c * b * model.prediction}

@@ -16,16 +16,11 @@ from odekit.testing import spectra
 
 from .cases import (
     NOTE,
-    ROUNDING,
     Case,
-    modes_of,
-    modes_with,
-    size_of,
 )
 from .conservation import unbalanced_product
 from .mode_equations import (
     half_height,
-    published_loss,
     published_product,
     stretched,
 )
@@ -107,34 +102,13 @@ def _time_holds(case: Case, exponent: float, factor: float = 0.5) -> Check:
     )
 
 
-def _loss_cases() -> st.SearchStrategy[Case]:
-    return modes_with(st.integers(1, 100), dim=(1, 3))()
-
-
-def _loss_holds(case: Case, kind: str) -> Check:
-    """Half the loss of the published mode model on the diagonal against a form of (14)."""
-    s, p, q, N = modes_of(case)
-    a, s_inf = p * q, stretched(s, N)
-    forms = {
-        "noted": 0.5 * np.sum(s * (s / s_inf * a**2 - 2 * s * a + 1)),
-        "corrected": float(published_loss(a, s, N)),
-        "no half": 2 * float(published_loss(a, s, N)),
-        "sign": 0.5 * np.sum(s * (s * s_inf * a**2 + 2 * s * a + 1)),
-    }
-    flow = ok.models.modes().flow
-    half = 0.5 * flow.loss_value({"p": p, "q": q}, {"s": s, "N": N})
-    size = size_of(s, p, q) * (1 + float(np.max(np.abs(a))))
-    return agreement(
-        "half the loss whose flow is (9), (10)", forms[kind], half, 1e-12 * size, ROUNDING
-    )
-
-
-def _logistic(t: Any) -> Any:
+def logistic(t: Any) -> Any:
+    """Equation (13) at time t, in SymPy: symbols a0, S = s_inf and s."""
     decay = sp.exp(-2 * _s**2 * t)
     return _a0 / (_S * _a0 * (1 - decay) + decay)
 
 
-def _proof_of_logistic() -> Iterable[Check]:
+def proof_of_logistic() -> Iterable[Check]:
     """With p = q the product obeys a logistic equation, and (13) solves it."""
     pull = _s**2 * (1 - _S * _p * _q)
     yield identity(
@@ -142,7 +116,7 @@ def _proof_of_logistic() -> Iterable[Check]:
         _q * _q * pull + _p * _p * pull,
         (_p**2 + _q**2) * pull,
     )
-    a = _logistic(_t)
+    a = logistic(_t)
     yield identity(
         "(13) solves da/dt = 2 s^2 a (1 - s_inf a)", a.diff(_t), 2 * _s**2 * a * (1 - _S * a)
     )
@@ -153,16 +127,59 @@ def _proof_of_half_height() -> Iterable[Check]:
     """a(t) is half its end at ln(1/(s_inf a0) - 1)/(2 s^2), the estimate but for the 1."""
     x = sp.Symbol("x", positive=True)  # x = 1/(s_inf a0) - 1
     half = sp.log(x) / (2 * _s**2)
-    a = _logistic(half).subs(_a0, 1 / (_S * (1 + x)))
+    a = logistic(half).subs(_a0, 1 / (_S * (1 + x)))
     yield identity("a at the half height", sp.simplify(a), 1 / (2 * _S))
 
 
-def _proof_of_loss() -> Iterable[Check]:
-    """The flow of the corrected (14), half of it, is (9) and (10)."""
-    loss = _s * (_s * _S * (_p * _q) ** 2 - 2 * _s * _p * _q + 1) / 2
+def _proof_of_unbalanced() -> Iterable[Check]:
+    """The product of a mode that starts anywhere, through E with a = (sqrt(K)/4)(E - 1/E)."""
+    root, E, X0 = sp.symbols("k E X0", positive=True)  # k = sqrt(K) = |p0^2 - q0^2|
     pull = _s**2 * (1 - _S * _p * _q)
-    yield identity("- d(loss)/dp", -loss.diff(_p), _q * pull)
-    yield identity("- d(loss)/dq", -loss.diff(_q), _p * pull)
+    yield identity("p dp/dt - q dq/dt = 0: K is kept", _p * (_q * pull) - _q * (_p * pull))
+    yield identity(
+        "(p^2 + q^2)^2 = K + 4 a^2", (_p**2 + _q**2) ** 2, (_p**2 - _q**2) ** 2 + 4 * (_p * _q) ** 2
+    )
+    a = root / 4 * (E - 1 / E)
+    yield identity(
+        "sqrt(K + 4 a^2) = (k/2)(E + 1/E)", root**2 + 4 * a**2, (root / 2 * (E + 1 / E)) ** 2
+    )
+    g = _S * root / 2
+    rate = _s**2 * (2 * E - g * (E**2 - 1))
+    yield identity(
+        "da/dt = s^2 sqrt(K + 4 a^2)(1 - s_inf a) if dE/dt = s^2 (2 E - g (E^2 - 1))",
+        sp.diff(a, E) * rate,
+        _s**2 * root / 2 * (E + 1 / E) * (1 - _S * a),
+    )
+    w = sp.sqrt(1 + g**2)
+    up, down = (1 + w) / g, -g / (1 + w)
+    X = X0 * sp.exp(-2 * _s**2 * w * _t)
+    solved = (up - down * X) / (1 - X)
+    yield identity(
+        "E = (E_+ - E_- X)/(1 - X) solves it, X = X0 exp(-2 s^2 w t)",
+        solved.diff(_t),
+        rate.subs(E, solved),
+    )
+
+
+def _proof_against_time() -> Iterable[Check]:
+    """Dimension and size of the estimate as noted; h stands for eta P."""
+    h, x = sp.symbols("h x", positive=True)
+    stated, right = h * _s**2 * sp.log(x) / 2, sp.log(x) / (2 * h * _s**2)
+    a = logistic(_t)
+    yield identity(
+        "(13) with eta P = h at time t is (13) with 1 at time h t",
+        a.subs(_t, h * _t).diff(_t),
+        2 * h * _s**2 * (a * (1 - _S * a)).subs(_t, h * _t),
+    )
+    yield identity(
+        "so a time scales like 1/h; the one noted scales like h", stated.subs(h, 1) * h, stated
+    )
+    yield identity(
+        "noted over right = (eta P s^2)^2: equal only if eta P s^2 = 1",
+        stated / right,
+        (h * _s**2) ** 2,
+    )
+    yield from _proof_of_half_height()
 
 
 EQ13_UNBALANCED = Claim(
@@ -171,6 +188,8 @@ EQ13_UNBALANCED = Claim(
     says="From any start the mode's product follows the closed form with K = (p0^2 - q0^2)^2.",
     equations=(r"\dot a = s^2\sqrt{K + 4a^2}\,(1 - s^\infty a)",),
     property=Property(_UNBALANCED, _unbalanced_holds, examples=20),
+    assumes=("the mode equations (12)",),
+    derivation=_proof_of_unbalanced,
     variants=(
         Variant("twice as fast", Property(_UNBALANCED, lambda c: _unbalanced_holds(c, 2.0), 10)),
         Variant("half as fast", Property(_UNBALANCED, lambda c: _unbalanced_holds(c, 0.5), 10)),
@@ -202,7 +221,7 @@ EQ13 = Claim(
         Assumption(
             "balanced start, p0 = q0",
             Property(_BALANCED, _logistic_holds, 20),
-            _proof_of_logistic,
+            proof_of_logistic,
         ),
     ),
     correction=EQ13_UNBALANCED,
@@ -243,6 +262,7 @@ TIME = Claim(
         r"t^*_\alpha \approx \tfrac12 \eta P s_\alpha^2 \log\frac{1}{s^\infty_\alpha\epsilon}",
     ),
     property=Property(_time_cases, lambda c: _time_holds(c, 2.0)),
+    derivation=_proof_against_time,
     correction=TIME_CORRECTED,
     variants=(
         Variant("without the 1/2", Property(_time_cases, lambda c: _time_holds(c, 2.0, 1.0))),
@@ -252,50 +272,4 @@ TIME = Claim(
     run=_RUN_TIME,
 )
 
-EQ14_CORRECTED = Claim(
-    id="mainali2025.eq14-corrected",
-    source=f"{NOTE}, corrected (14)",
-    says="Half the loss is 1/2 sum s (s s_inf a^2 - 2 s a + 1).",
-    equations=(
-        r"\mathcal L = \tfrac12\sum_\alpha s_\alpha(s_\alpha s^\infty_\alpha a_\alpha^2"
-        r" - 2s_\alpha a_\alpha + 1)",
-    ),
-    property=Property(_loss_cases, lambda c: _loss_holds(c, "corrected")),
-    derivation=_proof_of_loss,
-    variants=(
-        Variant("without the half", Property(_loss_cases, lambda c: _loss_holds(c, "no half"))),
-        Variant("sign of the linear term", Property(_loss_cases, lambda c: _loss_holds(c, "sign"))),
-    ),
-)
-
-_RUN_EQ14 = """\
-import numpy as np, odekit as ok
-s, N, p, q = 1.0, 1, 0.5, 0.5
-half = 0.5 * ok.models.modes().flow.loss_value({"p": [p], "q": [q]}, {"s": [s], "N": N})
-a, s_inf = p * q, s * (1 + 2 / N)
-for coefficient in (1 / s_inf, s_inf):  # as noted, and as it must be
-    print(half, 0.5 * s * (s * coefficient * a**2 - 2 * s * a + 1))
-"""
-
-EQ14 = Claim(
-    id="mainali2025.eq14",
-    source=f"{NOTE}, equation (14)",
-    says="Half the loss is 1/2 sum s (s a_inf a^2 - 2 s a + 1).",
-    equations=(
-        r"\mathcal L = \tfrac12\sum_\alpha s_\alpha(s_\alpha a^\infty_\alpha a_\alpha^2"
-        r" - 2s_\alpha a_\alpha + 1)",
-    ),
-    property=Property(_loss_cases, lambda c: _loss_holds(c, "noted")),
-    correction=EQ14_CORRECTED,
-    variants=(
-        Variant("without the half", Property(_loss_cases, lambda c: _loss_holds(c, "no half"))),
-        Variant("sign of the linear term", Property(_loss_cases, lambda c: _loss_holds(c, "sign"))),
-    ),
-    explanation=(
-        "The coefficient of a^2 is s_inf = 1/a_inf; with a_inf the fixed point (11) would "
-        "not be the minimum."
-    ),
-    run=_RUN_EQ14,
-)
-
-CLAIMS = (EQ13, EQ13_UNBALANCED, TIME, EQ14)
+CLAIMS = (EQ13, EQ13_UNBALANCED, TIME)

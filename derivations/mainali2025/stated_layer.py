@@ -150,6 +150,8 @@ def _proof_of_balance() -> Iterable[Check]:
             "ij,ij->", q1, flow.rates[q1].expand()
         )
         yield identity(f"p2 . dp2/dt - q1 . dq1/dt, law {law}", change)
+    for what, difference in layer.scaled_prediction().items():
+        yield identity(f"{what}; the loss is kept for c b = 1", difference)
 
 
 EQ6 = Claim(

@@ -56,7 +56,8 @@ def _own_rates_hold(case: Case, n_shift: int = 0, coupling: float = 1.0) -> Chec
     return Check("flow of the layer against its own modes", gap, 1e-13 * size_of(s, p, q), ROUNDING)
 
 
-def _proof_of_modes() -> Iterable[Check]:
+def proof_of_modes() -> Iterable[Check]:
+    """The layer's diagonal modes, tasks w I and diag(w), for symbolic N and d."""
     for law in ("scalar", "diagonal"):
         for what, difference in layer.diagonal_modes(law).items():
             yield identity(f"{what} on the diagonal, law {law}", difference)
@@ -66,7 +67,7 @@ def _proof_for_one_mode() -> Iterable[Check]:
     """The coupling of `layer.diagonal_modes` is the published trace term if there is one mode."""
     coupling = _s * _p * (_s**2 * _q**2) / _N
     published = _s**2 * _p * _q**2 * _s / _N
-    yield from _proof_of_modes()
+    yield from proof_of_modes()
     yield identity("coupling with one mode against the trace term", coupling, published)
 
 
@@ -98,6 +99,27 @@ def _at_own_fixed_point(case: Case, shift: int = 0, factor: float = 1.0) -> Chec
     return Check("rates at the layer's own fixed point", gap, 1e-12 * size_of(s, p, q), ROUNDING)
 
 
+def _proof_of_own_rest() -> Iterable[Check]:
+    """With p^2 = a sqrt(s), q^2 = a/sqrt(s) both sums are K = sum s^(3/2) a, and both rates vanish.
+
+    The sums over modes enter through K alone; summed over the m learned modes, the product that
+    makes the rates vanish gives a linear equation for K.
+    """
+    s, N, K, m, R = sp.symbols("s N K m R", positive=True)
+    a = (1 - K / (N * sp.sqrt(s))) / ((1 + 1 / N) * s)
+    p2, q2 = a * sp.sqrt(s), a / sp.sqrt(s)
+    yield identity("s p^2 = s^(3/2) a: the sum P is K", s * p2, s ** sp.Rational(3, 2) * a)
+    yield identity("s^2 q^2 = s^(3/2) a: the sum Q is K", s**2 * q2, s ** sp.Rational(3, 2) * a)
+    common = s**2 * a - (1 + 1 / N) * s**3 * a**2
+    yield identity("p dp/dt with Q = K", common - s * p2 * K / N)
+    yield identity("q dq/dt with P = K", common - s**2 * q2 * K / N)
+    # R = sum sqrt(s): sum of sqrt(s)(1 - K/(N sqrt(s)))/(1 + 1/N) over m modes.
+    total = (R - m * K / N) / (1 + 1 / N)
+    solved = R / (1 + (1 + m) / N)
+    yield identity("K = sum s^(3/2) a at K = R/(1 + (1 + m)/N)", (total - K).subs(K, solved))
+    yield from proof_of_modes()
+
+
 OWN_MODES = Claim(
     id="mainali2025.eq9-corrected",
     source=f"{NOTE}, corrected (9), (10)",
@@ -109,7 +131,7 @@ OWN_MODES = Claim(
         r" - \tfrac{s_\alpha^2 q_\alpha}{N}\sum_\beta s_\beta p_\beta^2",
     ),
     property=Property(ANY, _own_rates_hold),
-    derivation=_proof_of_modes,
+    derivation=proof_of_modes,
     variants=(
         Variant("N off by one", Property(ANY, lambda c: _own_rates_hold(c, n_shift=1))),
         Variant(
@@ -168,12 +190,16 @@ EQ9 = Claim(
 EQ11_OWN = Claim(
     id="mainali2025.eq11-corrected",
     source=f"{NOTE}, corrected (11)",
-    says="For tasks w I the layer rests at a_a = (1 - kappa/(N sqrt(s_a)))/((1 + 1/N) s_a).",
+    says=(
+        "For tasks w I the layer rests at a_a = (1 - kappa/(N sqrt(s_a)))/((1 + 1/N) s_a) for the "
+        "m modes where that is positive, and at 0 for the others."
+    ),
     equations=(
         r"a_\alpha = \frac{1 - \kappa/(N\sqrt{s_\alpha})}{(1+\frac1N)s_\alpha},\qquad"
         r"\kappa = \frac{\sum_\beta\sqrt{s_\beta}}{1+(1+m)/N}",
     ),
     property=Property(ANY, _at_own_fixed_point),
+    derivation=_proof_of_own_rest,
     variants=(
         Variant("N off by one", Property(ANY, lambda c: _at_own_fixed_point(c, shift=1))),
         Variant("half the product", Property(ANY, lambda c: _at_own_fixed_point(c, factor=0.5))),
