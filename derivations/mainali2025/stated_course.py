@@ -194,6 +194,11 @@ EQ13_UNBALANCED = Claim(
         Variant("twice as fast", Property(_UNBALANCED, lambda c: _unbalanced_holds(c, 2.0), 10)),
         Variant("half as fast", Property(_UNBALANCED, lambda c: _unbalanced_holds(c, 0.5), 10)),
     ),
+    explanation=(
+        "p^2 - q^2 is kept, so that p^2 + q^2 = sqrt(K + 4 a^2); with a = (sqrt(K)/4)(E - "
+        "1/E) what is left is a Riccati equation with constant coefficients. For K = 0 it is "
+        "(13)."
+    ),
 )
 
 _RUN_EQ13 = """\
@@ -245,6 +250,10 @@ TIME_CORRECTED = Claim(
     variants=(
         Variant("without the 1/2", Property(_time_cases, lambda c: _time_holds(c, -2.0, 1.0))),
         Variant("1/s instead of 1/s^2", Property(_time_cases, lambda c: _time_holds(c, -1.0))),
+    ),
+    explanation=(
+        "(13) is at half its end where exp(2 t/tau) = 1/(s_inf a0) - 1; the 1 is what the estimate "
+        "leaves out, and that is the tolerance of the test."
     ),
 )
 

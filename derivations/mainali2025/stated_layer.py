@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -64,8 +65,13 @@ def _proof_of_zero_gradient() -> Iterable[Check]:
             yield identity(f"{what}, law {law}", difference)
 
 
+@lru_cache(maxsize=8)
+def _model(law: layer.Law, whole: bool) -> Any:
+    return ok.models.linear_transformer(tasks=law, blocks="all" if whole else "restricted")
+
+
 def _draw(case: Case, law: layer.Law, whole: bool = False) -> tuple[Any, dict[str, Any]]:
-    model = ok.models.linear_transformer(tasks=law, blocks="all" if whole else "restricted")
+    model = _model(law, whole)
     assert model.prediction is not None and model.target is not None
     random: list[Any] = [
         t for t in (model.prediction + model.target).tensors(deep=True) if t.kind == "gaussian"
@@ -171,6 +177,12 @@ EQ6 = Claim(
             Property(_sample_cases, lambda c: _restricted_output(c, transpose=True)),
         ),
     ),
+    explanation=(
+        "The layer is built from its whole matrices on Z (tokens above labels) and its output "
+        "at the query compared with the bilinear form, for random blocks, tokens and tasks. "
+        "Rows of labels see p1 and p2 only, the query (label zero) sees the columns q1 and q2 "
+        "only."
+    ),
 )
 
 EQ8 = Claim(
@@ -189,6 +201,10 @@ EQ8 = Claim(
             "query left out of the whole form",
             Property(_sample_cases, lambda c: _layer_output(c, keep_query=False)),
         ),
+    ),
+    explanation=(
+        "The second moment of Z has W S in its lower left block, and the query adds nothing to it "
+        "because its label is zero: that is why it holds exactly, where the notes write about."
     ),
 )
 

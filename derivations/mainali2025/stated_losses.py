@@ -85,6 +85,11 @@ EQ14_CORRECTED = Claim(
         Variant("without the half", Property(_loss_cases, lambda c: _loss_holds(c, "no half"))),
         Variant("sign of the linear term", Property(_loss_cases, lambda c: _loss_holds(c, "sign"))),
     ),
+    explanation=(
+        "Its slopes in p and q are the rates (9) and (10) with the sign turned, and it is "
+        "least where a = 1/s_inf, the fixed point (11). loss-at-convergence derives it from "
+        "the raw layer."
+    ),
 )
 
 _RUN_EQ14 = """\

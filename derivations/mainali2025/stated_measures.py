@@ -71,6 +71,11 @@ EQ15 = Claim(
             Property(_matrix_cases, lambda c: _effective_rank_holds(c, base=2.0)),
         ),
     ),
+    explanation=(
+        "A definition, compared with odekit's own on diagonal matrices, where the singular "
+        "values are known: their shares of the sum, not of the sum of squares, and natural "
+        "logarithms."
+    ),
 )
 
 EQ16 = Claim(

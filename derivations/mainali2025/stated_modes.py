@@ -138,6 +138,10 @@ OWN_MODES = Claim(
             "coupling twice as strong", Property(ANY, lambda c: _own_rates_hold(c, coupling=2))
         ),
     ),
+    explanation=(
+        "Gaussian moments of the raw layer for symbolic d and N, restricted to diagonal "
+        "blocks: the diagonal is kept, and the trace terms carry the sums over all modes."
+    ),
 )
 
 _RUN_EQ9 = """\
@@ -204,6 +208,11 @@ EQ11_OWN = Claim(
         Variant("N off by one", Property(ANY, lambda c: _at_own_fixed_point(c, shift=1))),
         Variant("half the product", Property(ANY, lambda c: _at_own_fixed_point(c, factor=0.5))),
     ),
+    explanation=(
+        "Both rates vanish only if p_a^2 = a_a sqrt(s_a) up to a common factor; then both "
+        "sums over modes are the same number kappa, and each mode is a linear equation in it. "
+        "A mode with sqrt(s_a) <= kappa/N is not learned: the context is too short for it."
+    ),
 )
 
 EQ11 = Claim(
@@ -255,6 +264,10 @@ EQ11_IID = Claim(
             "N off by minus one half",
             Property(ANY, lambda c: _at_published_fixed_point(c, "iid", -0.5)),
         ),
+    ),
+    explanation=(
+        "Averaged over independent entries the coupling becomes the trace that s_inf has, so that "
+        "(11) is right; but one p is shared by all modes, which (9) and (10) are not."
     ),
 )
 

@@ -2,6 +2,7 @@
 
 from odekit.claims.checks import Check, agreement, identity
 from odekit.claims.claim import Assumption, Claim, Property, Variant
+from odekit.claims.glossary import with_symbols
 from odekit.claims.registry import all_claims, choose, get, recorded
 from odekit.claims.statement import Statement
 from odekit.claims.verdict import Counterexample, Verdict, find_counterexample, judge
@@ -26,4 +27,5 @@ __all__ = [
     "identity",
     "judge",
     "recorded",
+    "with_symbols",
 ]

@@ -120,14 +120,22 @@ class Verdict:
 
 
 def find_counterexample(
-    statement: Property, *, quick: bool = False
+    statement: Property, *, quick: bool = False, shrink: bool = True
 ) -> tuple[Counterexample | None, list[Check]]:
     """Search for a case in which a statement fails, and shrink it.
+
+    Parameters
+    ----------
+    statement : Property
+    quick : bool
+        Try a tenth of the cases, and at least three.
+    shrink : bool
+        Whether to look for the smallest one; without it the first that fails is returned.
 
     Returns
     -------
     Counterexample or None
-        The smallest found.
+        The smallest found, or the first.
     list of Check
         Every comparison that was made.
     """
@@ -140,7 +148,7 @@ def find_counterexample(
         derandomize=True,
         database=None,
         deadline=None,
-        phases=(Phase.generate, Phase.shrink),
+        phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
         suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large),
         print_blob=False,
     )
