@@ -166,6 +166,9 @@ def _claims(paper: str) -> str:
 
 def _claim(claim: Any, status: str) -> str:
     parts = [_equation(latex) for latex in claim.equations]
+    if claim.symbols:
+        letters = "".join(f"<li>{escape(line)}</li>" for line in claim.symbols)
+        parts.append(f'<ul class="soft">{letters}</ul>')
     if claim.assumes:
         parts.append(f"<p>Assumes: {escape('; '.join(claim.assumes))}.</p>")
     if status == "needs assumption":

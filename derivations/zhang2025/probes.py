@@ -133,10 +133,10 @@ def second_moment(L: Array, N: float) -> Array:
 
 
 def product(state: Mapping[str, Any]) -> Any:
-    """``A`` (D, D) of weights."""
+    """``A`` (..., D, D) of weights."""
     if "U" in state:
-        return np.einsum("h,hij->ij", state["v"], state["U"])
-    return np.einsum("h,hri,hrj->ij", state["v"], state["K"], state["Q"])
+        return np.einsum("...h,...hij->...ij", state["v"], state["U"])
+    return np.einsum("...h,...hri,...hrj->...ij", state["v"], state["K"], state["Q"])
 
 
 def loss_of(A: Any, L: Array, N: float) -> float:
@@ -146,17 +146,20 @@ def loss_of(A: Any, L: Array, N: float) -> float:
 
 
 def rates(state: Mapping[str, Any], L: Array, N: float) -> dict[str, Any]:
-    """Rates of all weights, in units of 1/tau."""
+    """Rates of all weights, in units of 1/tau; any leading axes are states of their own."""
     G = L @ L - second_moment(L, N) @ product(state) @ L
     v = state["v"]
     if "U" in state:
         U = state["U"]
-        return {"v": np.einsum("hij,ij->h", U, G), "U": v[:, None, None] * G}
+        return {
+            "v": np.einsum("...hij,...ij->...h", U, G),
+            "U": v[..., None, None] * G[..., None, :, :],
+        }
     K, Q = state["K"], state["Q"]
     return {
-        "v": np.einsum("hri,ij,hrj->h", K, G, Q),
-        "K": np.einsum("h,ij,hrj->hri", v, G, Q),
-        "Q": np.einsum("h,ji,hrj->hri", v, G, K),
+        "v": np.einsum("...hri,...ij,...hrj->...h", K, G, Q),
+        "K": np.einsum("...h,...ij,...hrj->...hri", v, G, Q),
+        "Q": np.einsum("...h,...ji,...hrj->...hri", v, G, K),
     }
 
 
@@ -173,14 +176,18 @@ def shaped(y: Any, like: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def jacobian(state: Mapping[str, Any], L: Array, N: float) -> Array:
-    """Jacobian of the rates, by a complex step."""
+    """Jacobian of the rates, by a complex step in all weights at once."""
     y = flat(state)
-    columns = []
-    for i in range(len(y)):
-        moved = y.astype(np.complex128)
-        moved[i] += 1j * _STEP
-        columns.append(flat(rates(shaped(moved, state), L, N)).imag / _STEP)
-    return np.array(columns).T
+    moved = y + 1j * _STEP * np.eye(len(y))
+    edges = np.cumsum([np.size(value) for value in state.values()])[:-1]
+    parts = np.split(moved, edges, axis=1)
+    states = {
+        n: p.reshape(len(y), *np.shape(x)) for (n, x), p in zip(state.items(), parts, strict=True)
+    }
+    changes = rates(states, L, N).values()
+    columns = np.concatenate([np.reshape(change, (len(y), -1)) for change in changes], axis=1)
+    result: Array = columns.imag.T / _STEP
+    return result
 
 
 def growth(state: Mapping[str, Any], L: Array, N: float) -> float:

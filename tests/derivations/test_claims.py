@@ -7,7 +7,7 @@ import io
 import json
 import re
 import time
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ def _ids(claim: claims.Claim) -> str:
     return claim.id
 
 
-@lru_cache(maxsize=None)
+@cache
 def _quick(claim_id: str) -> claims.Verdict:
     """A quick check's verdict, computed once for all tests."""
     return next(c for c in PUBLISHED if c.id == claim_id).check(quick=True)
@@ -111,6 +111,12 @@ def test_the_table_names_each_claim() -> None:
     named = set(re.findall(r"`((?:zhang|lu|mainali)2025\.[A-Za-z0-9-]+)`", text))
     extra = {c.correction.id for c in CLAIMS if c.correction is not None}
     assert named <= {c.id for c in CLAIMS} | extra
+
+
+def test_the_table_has_the_recorded_verdicts() -> None:
+    rows = re.findall(r"\| `([^`]+)` \| ([a-z ]+) \|$", README.read_text(encoding="utf-8"), re.M)
+    known = {n: s.replace("holds ", "") for n, s in claims.recorded().items()}
+    assert {n: s for n, s in rows if n in known} == known
 
 
 def test_the_report_shows_recorded_verdicts(tmp_path: Path) -> None:
