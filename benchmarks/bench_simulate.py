@@ -123,8 +123,8 @@ def bench_linear(quick: bool) -> bool:
         data = sim.sequences(P, np.eye(D) / D, N, seed=0)
         for kind, goal in zip(("reduced", "full"), goals, strict=True):
             layer = sim.Layer(family, "zero" if kind == "reduced" else "all", H, D, R)
-            # Long enough that a run's fixed cost (some .2 ms) does not count.
-            steps = round(0.2 / (goal * 1e-6))
+            # Long enough that a run's fixed cost (some .4 ms) does not count.
+            steps = round(0.4 / (goal * 1e-6))
             y0, lr, m = start_of(layer), 1e-3, data.statistics(kind)
 
             def ours(

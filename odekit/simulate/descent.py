@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from odekit.errors import InputError
 from odekit.simulate import linear_loops, loops
-from odekit.simulate.full_batch import Work, run
+from odekit.simulate.full_batch import Work, aligned, run
 from odekit.simulate.layer import (
     Floats,
     Layer,
@@ -254,6 +254,9 @@ class LayerDescent:
         self.theta = self.layer.pack(checked_state(y0, self.layer.shapes))
         self.pack, self.unpack = self.layer.pack, self.layer.unpack
         self.scale = self.moments.y2
+        layer = self.layer
+        self.offset = layer.heads * (1 if layer.blocks == "zero" else layer.dim + 1)
+        self.C = aligned(self.moments.C)
         # The merged reduced loops run over D^2 numbers at once and lose by being unrolled.
         short = self.layer.dim <= _UNROLLED and self.layer.case != loops.MERGED_ZERO
         known = self.layer.dim if short else 0
@@ -280,7 +283,7 @@ class LayerDescent:
         m = self.moments
         return int(
             self.train(
-                *self.layer.sizes[1:], work.theta, work.velocity, m.C, m.c, m.y2, work.lr,
+                *self.layer.sizes[1:], work.theta, work.velocity, self.C, m.c, m.y2, work.lr,
                 work.momentum, work.scales, *work.tail, work.kept,
             )
         )  # fmt: skip
@@ -290,6 +293,7 @@ class LinearDescent:
     """A deep linear network or a p, q transformer on its statistics."""
 
     replays = True
+    offset = 0
 
     def __init__(self, model: Any, data: Any, y0: Mapping[str, ArrayLike], normalise: bool) -> None:
         self.linear = linear_model_of(model, y0)

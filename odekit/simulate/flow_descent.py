@@ -28,6 +28,7 @@ class FlowDescent:
     """
 
     replays = False
+    offset = 0
     scale = float("nan")  # of the first loss
 
     def __init__(

@@ -37,7 +37,7 @@ FAST = {"contract", "reassoc", "nsz"}
 MERGED_ZERO, SEPARATE_ZERO, MERGED_ALL, SEPARATE_ALL = 0, 1, 2, 3
 RUNNING, NOT_A_NUMBER, BLOWN_UP = 0, 1, 2
 PLAIN, HEAVY_BALL, ADAMW = 0, 1, 2
-KEPT_EVERY = 256  # steps (a power of two) between copies of the state to go back to on failure
+KEPT_EVERY = 256  # steps between two copies of the state, to go back to on failure
 _HALVED = 100  # features from which a product reads half of the symmetric matrix
 
 
@@ -555,13 +555,14 @@ def descent(case: int, known: int, heavy: bool) -> Any:
     for all weights (not `heavy`) the pull-back, the update and the next contraction are one pass
     over the weights; else `scales` (n,) multiply lr.
 
-    The compiled function trains in place from step span[0] to span[1]. At multiples of KEPT_EVERY P
-    is contracted anew: a run that is split there does not depend on it.
+    The compiled function trains in place from step span[0] to span[1], in blocks that end at
+    multiples of KEPT_EVERY. A block contracts P anew, and looks at its first step's loss a second
+    time: a run that is split at a block's end does not depend on it.
     `save_at` are the steps to record and `saved[0]` how many are done. `rises` (W, 2) collects the
     windows of steps in which the loss rose by more than `slack` (rises closer than `gap` steps are
     one window), `saved[1]` counts them, `rise_states` holds the state at each window's start.
     `memory` = [loss of the step before], nan at the start. `kept` (2, n) is the state and velocity
-    at step span[2], copied every KEPT_EVERY steps: on failure the caller goes back to it. Returns a
+    at step span[2], where the last block began: on failure the caller goes back to it. Returns a
     code; span[0] is left at the last step looked at, whose loss is bad on failure.
     """
 
@@ -600,55 +601,61 @@ def descent(case: int, known: int, heavy: bool) -> Any:
         gA = np.empty(heads * dim * E)
         M, G, pulled = np.empty(dim * E * E), np.empty(dim * E * E), np.empty(2 * E)
         step, last = span[0], span[1]
-        first = step
         done, count, before = saved[0], saved[1], memory[0]
         due = save_at[done] if done < save_at.shape[0] else -1
         code = RUNNING
         while True:
-            mark = step & (KEPT_EVERY - 1) == 0
-            if heavy or mark or step == first:
-                if case == MERGED_ZERO:
-                    contract_merged(heads, F, theta, P)
-                elif case == SEPARATE_ZERO:
-                    contract_separate(heads, rank, dim, theta, P)
-                else:
-                    if case == SEPARATE_ALL:
-                        query_blocks(heads, rank, dim, theta, A)
-                    contract_all(heads, dim, theta, P, A, M)
-            times_symmetric(C, P, g)
-            loss = y2
-            for j in range(F):
-                loss += P[j] * (g[j] - 2.0 * c[j])
-                g[j] = 2.0 * (g[j] - c[j])
-            if not loss <= ceiling:
-                code = BLOWN_UP if loss > ceiling else NOT_A_NUMBER
-                break
-            if loss > before + slack:
-                at = min(count, rises.shape[0]) - 1
-                if count > 0 and step - rises[at, 1] <= gap:
-                    rises[at, 1] = step
-                else:
-                    if count < rises.shape[0]:
-                        rises[count, 0] = step - 1
-                        rises[count, 1] = step
-                        for i in range(n):
-                            rise_states[count, i] = theta[i]
-                    count += 1
-            before = loss
-            if step == due:
-                for i in range(n):
-                    states[done, i] = theta[i]
-                losses[done] = loss
-                done += 1
-                due = save_at[done] if done < save_at.shape[0] else -1
-            if step == last:
-                break
-            if mark:
-                for i in range(n):
-                    kept[0, i] = theta[i]
-                    kept[1, i] = velocity[i]
-                span[2] = step
-            if heavy:
+            for i in range(n):
+                kept[0, i] = theta[i]
+                kept[1, i] = velocity[i]
+            span[2] = step
+            stop = min(last, (step // KEPT_EVERY + 1) * KEPT_EVERY)
+            if case == MERGED_ZERO:
+                contract_merged(heads, F, theta, P)
+            elif case == SEPARATE_ZERO:
+                contract_separate(heads, rank, dim, theta, P)
+            else:
+                if case == SEPARATE_ALL:
+                    query_blocks(heads, rank, dim, theta, A)
+                contract_all(heads, dim, theta, P, A, M)
+            while True:
+                times_symmetric(C, P, g)
+                loss = y2
+                for j in range(F):
+                    loss += P[j] * (g[j] - 2.0 * c[j])
+                    g[j] = 2.0 * (g[j] - c[j])
+                if not loss <= ceiling:
+                    code = BLOWN_UP if loss > ceiling else NOT_A_NUMBER
+                    break
+                if loss > before + slack:
+                    at = min(count, rises.shape[0]) - 1
+                    if count > 0 and step - rises[at, 1] <= gap:
+                        rises[at, 1] = step
+                    else:
+                        if count < rises.shape[0]:
+                            rises[count, 0] = step - 1
+                            rises[count, 1] = step
+                            for i in range(n):
+                                rise_states[count, i] = theta[i]
+                        count += 1
+                before = loss
+                if step == due:
+                    for i in range(n):
+                        states[done, i] = theta[i]
+                    losses[done] = loss
+                    done += 1
+                    due = save_at[done] if done < save_at.shape[0] else -1
+                if step == stop:
+                    break
+                step += 1
+                if not heavy:
+                    if case == MERGED_ZERO:
+                        step_merged(heads, F, theta, g, lr, P)
+                    elif case == SEPARATE_ZERO:
+                        step_separate(heads, rank, dim, theta, g, lr, P, pulled)
+                    else:
+                        step_all(case, heads, rank, dim, theta, g, lr, P, A, M, G, gA, pulled)
+                    continue
                 if case == MERGED_ZERO:
                     pull_merged(heads, F, theta, g, grad)
                 elif case == SEPARATE_ZERO:
@@ -658,13 +665,9 @@ def descent(case: int, known: int, heavy: bool) -> Any:
                 for i in range(n):
                     velocity[i] = momentum * velocity[i] - lr * scales[i] * grad[i]
                     theta[i] += velocity[i]
-            elif case == MERGED_ZERO:
-                step_merged(heads, F, theta, g, lr, P)
-            elif case == SEPARATE_ZERO:
-                step_separate(heads, rank, dim, theta, g, lr, P, pulled)
-            else:
-                step_all(case, heads, rank, dim, theta, g, lr, P, A, M, G, gA, pulled)
-            step += 1
+                contract(case, heads, rank, dim, theta, P, A, M)
+            if code != RUNNING or step == last:
+                break
         saved[0], saved[1] = done, count
         memory[0] = before
         span[0] = step
