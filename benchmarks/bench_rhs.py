@@ -139,7 +139,9 @@ def measure(kind: str, dim: int, heads: int, rounds: int, budget: float) -> dict
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, D = 4 and 32")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer and shorter rounds, D = 4 and 32"
+    )
     parser.add_argument("--json", help="also write the numbers to this file")
     arguments = parser.parse_args()
     rounds, budget = (7, 0.004) if arguments.quick else (21, 0.02)

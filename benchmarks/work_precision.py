@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.hand_written import Problem
 
 ERRORS = (1e-6, 1e-9)
-LOOSEST, TIGHTEST = 1e-3, 1e-14
+LOOSEST, TIGHTEST = 1e-3, 1e-13
 
 # A tool is given up on a problem where a solve takes more than this multiple of the first tool's
 # (odekit's), between these CPU seconds.

@@ -16,6 +16,9 @@ from benchmarks.hand_written import Problem
 
 Solve = Callable[[float, float], np.ndarray]
 
+STUCK = 20_000
+"""Steps between two outputs after which a multistep method is stuck on its own rounding."""
+
 
 def numbalsoda(method: str) -> Callable[[Problem], Solve]:
     def make(problem: Problem) -> Solve:
@@ -29,13 +32,13 @@ def numbalsoda(method: str) -> Callable[[Problem], Solve]:
         def field(t, y, out, p):
             rhs(t, numba.carray(y, (n,)), numba.carray(p, (m,)), numba.carray(out, (n,)))
 
-        call = {"dop853": dop853, "lsoda": lsoda}[method]
+        call, steps = {"dop853": (dop853, 10**6), "lsoda": (lsoda, STUCK)}[method]
         times = np.concatenate([[0.0], problem.times])
 
         def solve(rtol: float, atol: float) -> np.ndarray:
             states, _ = call(
                 field.address, problem.y0, times, data=problem.p, rtol=rtol, atol=atol,
-                mxstep=10**6,
+                mxstep=steps,
             )  # fmt: skip
             return states[1:]
 
@@ -116,7 +119,7 @@ def odeint(problem: Problem) -> Solve:
     def solve(rtol: float, atol: float) -> np.ndarray:
         states, report = integrate(
             field, problem.y0, times, Dfun=jacobian, tfirst=True, rtol=rtol, atol=atol,
-            mxstep=10**6, full_output=True,
+            mxstep=STUCK, full_output=True,
         )  # fmt: skip
         if report["message"] != "Integration successful.":
             raise RuntimeError(report["message"])
@@ -148,7 +151,7 @@ def odeint_banded(problem: Problem) -> Solve:
     def solve(rtol: float, atol: float) -> np.ndarray:
         states, report = integrate(
             field, start, times, Dfun=jacobian, tfirst=True, ml=1, mu=1, rtol=rtol, atol=atol,
-            mxstep=10**6, full_output=True,
+            mxstep=STUCK, full_output=True,
         )  # fmt: skip
         if report["message"] != "Integration successful.":
             raise RuntimeError(report["message"])

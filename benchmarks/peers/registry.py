@@ -37,7 +37,7 @@ class Peer:
         tiny = SMALL.get(p.name, 1.0) < 1e-5
         if self.kind == "explicit" and tiny:
             return "explicit: steps grow as one over the initial scale"
-        if self.name in {"CyRK BDF", "CyRK Radau"} and tiny:
+        if self.name in {"CyRK BDF", "CyRK Radau", "diffrax Kvaerno5"} and tiny:
             return "takes tens of seconds a solve"
         if self.kind == "banded" and p.pattern is None:
             return "the Jacobian has no band"

@@ -26,7 +26,7 @@ def diffrax(method: str) -> Callable[[Problem], Callable[[float, float], np.ndar
         def integrate(rtol, atol):
             return dfx.diffeqsolve(
                 term, getattr(dfx, method)(), 0.0, problem.t_end, None, y0, saveat=save,
-                stepsize_controller=dfx.PIDController(rtol, atol), max_steps=10**6, throw=False,
+                stepsize_controller=dfx.PIDController(rtol, atol), max_steps=2 * 10**5, throw=False,
             )  # fmt: skip
 
         def solve(rtol: float, atol: float) -> np.ndarray:

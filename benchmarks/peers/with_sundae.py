@@ -35,7 +35,7 @@ def _solver(
         options["jacfn"] = derivative
 
     def solve(rtol: float, atol: float) -> np.ndarray:
-        solution = CVODE(field, rtol=rtol, atol=atol, max_num_steps=10**6, **options).solve(
+        solution = CVODE(field, rtol=rtol, atol=atol, max_num_steps=10**5, **options).solve(
             grid, y0
         )
         if not solution.success:
