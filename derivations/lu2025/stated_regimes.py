@@ -81,6 +81,11 @@ def _proof_of_gap() -> Iterable[Check]:
         yield identity(f"gap at alpha -> infinity, {words}", sp.limit(gap, q, 0), wanted)
 
 
+_GAP = (
+    "m(q): the positive solution of q m^2/kappa + (q + 1 - 1/kappa) m = 1, the transform of the "
+    "tasks' covariance; at tau = infinity the gap is q^2 ((1 + q)(-m') - m)"
+)
+
 TRANSITION = Claim(
     id="lu2025.task-diversity-transition",
     source=f"{_PAPER} ('a phase transition between low and high task diversity regimes')",
@@ -89,6 +94,7 @@ TRANSITION = Claim(
         "and 0 above (genuine in-context learning)."
     ),
     equations=(r"e_{\mathrm{ICL}} - e_{\mathrm{IDG}} \to (1-\kappa)_+",),
+    symbols=(_GAP,),
     property=Property(_diversity_cases((1.0, 10.0, _LONG), (2.0, np.inf)), _gap_holds),
     assumes=("limit of large dimension",),
     needs=(
@@ -152,7 +158,7 @@ def _proof_of_genuine() -> Iterable[Check]:
     b = q + 1 - x
     m = 2 / (b + sp.sqrt(b**2 + 4 * q * x))
     gap = q**2 * ((1 + q) * (-sp.diff(m, q)) - m)
-    yield identity("gap at kappa = infinity", sp.simplify(gap.subs(x, 0)))
+    yield identity("gap at kappa = infinity is 0", sp.simplify(gap.subs(x, 0)))
     first = sp.simplify(sp.diff(gap, x).subs(x, 0))
     yield identity("coefficient of 1/kappa is 2 q^2/(1+q)^3", first, 2 * q**2 / (1 + q) ** 3)
 
@@ -162,6 +168,7 @@ GENUINE = Claim(
     source=f"{_PAPER} ('generalization beyond the scope of pretrained tasks')",
     says="With many pretraining tasks the gap to fresh tasks vanishes, like 1/kappa.",
     equations=(r"e_{\mathrm{ICL}} - e_{\mathrm{IDG}} \simeq \frac{2q^2}{(1+q)^3}\,\frac1\kappa",),
+    symbols=(_GAP,),
     property=Property(_genuine_cases, _genuine_holds),
     assumes=("limit of large dimension", "population training, tau -> infinity"),
     derivation=_proof_of_genuine,

@@ -23,24 +23,24 @@ NOTE = "Mainali & Teixeira 2025 (arXiv:2504.12916)"
 ROUNDING = "rounding of a sum of at most a few hundred products"
 
 
-def _numbers(least: int, greatest: int) -> st.SearchStrategy[list[float]]:
-    """Three numbers between least and greatest, with two decimals."""
+def _numbers(least: int, greatest: int, count: int) -> st.SearchStrategy[list[float]]:
+    """Numbers between least and greatest, with two decimals."""
     entry = st.integers(100 * least, 100 * greatest).map(lambda k: k / 100)
-    return st.lists(entry, min_size=3, max_size=3)
+    return st.lists(entry, min_size=count, max_size=count)
 
 
 def modes_with(contexts: st.SearchStrategy[int], dim: Any = (1, 3)) -> Callable[[], Any]:
     """Spectra, contexts and modes p, q of the same dimension."""
 
-    def cases() -> st.SearchStrategy[Case]:
-        return st.fixed_dictionaries(
-            {
-                "s": spectra(dim=dim, condition=20.0),
-                "N": contexts,
-                "p": _numbers(-2, 2),
-                "q": _numbers(-2, 2),
-            }
-        )
+    @st.composite
+    def cases(draw: st.DrawFn) -> Case:
+        s = draw(spectra(dim=dim, condition=20.0))
+        return {
+            "s": s,
+            "N": draw(contexts),
+            "p": draw(_numbers(-2, 2, len(s))),
+            "q": draw(_numbers(-2, 2, len(s))),
+        }
 
     return cases
 
@@ -53,8 +53,7 @@ ONE_MODE = modes_with(st.integers(1, 200), dim=1)
 def modes_of(case: Case) -> tuple[Array, Array, Array, int]:
     """Spectrum, p, q and context of a case, each (d,)."""
     s = np.asarray(case["s"], dtype=float)
-    n = len(s)
-    return s, np.asarray(case["p"])[:n], np.asarray(case["q"])[:n], int(case["N"])
+    return s, np.asarray(case["p"]), np.asarray(case["q"]), int(case["N"])
 
 
 def size_of(s: Array, p: Array, q: Array) -> float:

@@ -43,7 +43,9 @@ GLOSSARY = {
         "p_a, q_a: diagonal of p2 and q1 in the eigenbasis of S, the modes; dots: d/dt in units of "
         "1/(eta P)"
     ),
-    r"\ba\b|a_a|a_\\alpha|a_0|a0": "a = p q: product of a mode; a_0 at the start, a_inf at the end",
+    r"\ba =|a\(t\)|\ba_|\ba0\b|\ba\^2|a_\\alpha|\\dot a": (
+        "a = p q: product of a mode; a_0 at the start, a_inf at the end"
+    ),
     r"eta|tau": (
         "eta P: learning rate times sequences, the unit of 1/time; tau_a = 1/(eta P s_a^2)"
     ),

@@ -270,6 +270,7 @@ TIME = Claim(
     equations=(
         r"t^*_\alpha \approx \tfrac12 \eta P s_\alpha^2 \log\frac{1}{s^\infty_\alpha\epsilon}",
     ),
+    symbols=("eps: not defined in the notes; read as the start a_0 of the mode",),
     property=Property(_time_cases, lambda c: _time_holds(c, 2.0)),
     derivation=_proof_against_time,
     correction=TIME_CORRECTED,

@@ -79,7 +79,7 @@ def _proof_of_shared_growth() -> Iterable[Check]:
         "sum s^2 q at q = d s^2/r is r, if r^2 = d F", (d * F / r - r).subs(r, sp.sqrt(d * F))
     )
     for what, difference in layer.shared_scale().items():
-        yield identity(f"{what}, iid entries", difference)
+        yield identity(f"{what} with p2 = p I, iid entries: linear part as stated", difference)
 
 
 TIMESCALE_IID = Claim(

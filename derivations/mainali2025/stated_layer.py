@@ -62,7 +62,7 @@ def _zero_gradient(case: Case, offset: float = 0.0) -> Check:
 def _proof_of_zero_gradient() -> Iterable[Check]:
     for law in layer.LAWS:
         for what, difference in layer.zero_blocks(law).items():
-            yield identity(f"{what}, law {law}", difference)
+            yield identity(f"{what} vanishes, law {law}", difference)
 
 
 @lru_cache(maxsize=8)
@@ -155,7 +155,7 @@ def _proof_of_balance() -> Iterable[Check]:
         change = ok.einsum("ij,ij->", p2, flow.rates[p2].expand()) - ok.einsum(
             "ij,ij->", q1, flow.rates[q1].expand()
         )
-        yield identity(f"p2 . dp2/dt - q1 . dq1/dt, law {law}", change)
+        yield identity(f"p2 . dp2/dt - q1 . dq1/dt = 0, law {law}", change)
     for what, difference in layer.scaled_prediction().items():
         yield identity(f"{what}; the loss is kept for c b = 1", difference)
 
@@ -203,8 +203,9 @@ EQ8 = Claim(
         ),
     ),
     explanation=(
-        "The second moment of Z has W S in its lower left block, and the query adds nothing to it "
-        "because its label is zero: that is why it holds exactly, where the notes write about."
+        "The second moment of Z has W S in its lower left block, and the query adds nothing "
+        "to it because its label is zero: that is why it holds exactly, where the notes have "
+        "an approximate sign."
     ),
 )
 

@@ -52,8 +52,8 @@ def _proof_of_loss() -> Iterable[Check]:
     """The flow of the corrected (14), half of it, is (9) and (10)."""
     loss = _s * (_s * _S * (_p * _q) ** 2 - 2 * _s * _p * _q + 1) / 2
     pull = _s**2 * (1 - _S * _p * _q)
-    yield identity("- d(loss)/dp", -loss.diff(_p), _q * pull)
-    yield identity("- d(loss)/dq", -loss.diff(_q), _p * pull)
+    yield identity("minus the slope of the loss in p is the rate (9)", -loss.diff(_p), _q * pull)
+    yield identity("minus the slope in q is the rate (10)", -loss.diff(_q), _p * pull)
 
 
 def _proof_against_loss() -> Iterable[Check]:

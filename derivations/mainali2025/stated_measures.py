@@ -60,6 +60,7 @@ EQ15 = Claim(
     source=f"{NOTE}, equation (15)",
     says="Effective rank is the exponential of the normalised singular values' entropy.",
     equations=(r"\operatorname{EffRank} = \exp(-\sum_i \sigma_i \log\sigma_i)",),
+    symbols=("sigma_i: singular values, divided by their sum",),
     property=Property(_matrix_cases, _effective_rank_holds),
     variants=(
         Variant(
@@ -83,6 +84,10 @@ EQ16 = Claim(
     source=f"{NOTE}, equation (16)",
     says="Subspace distance min_A |A M(t) - M_ref| is what the rows of M(t) leave of M_ref.",
     equations=(r"\min_A \lVert A M(t) - M(\infty)\rVert = \lVert M(\infty)(I - \Pi_t)\rVert_F",),
+    symbols=(
+        "M(t): a matrix of the network at time t; M_ref, or M(inf): the one compared with",
+        "Pi_t: orthogonal projection on the row space of M(t)",
+    ),
     property=Property(_matrix_cases, _distance_holds),
     variants=(
         Variant("squared", Property(_matrix_cases, lambda c: _distance_holds(c, "squared"))),

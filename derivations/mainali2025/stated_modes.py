@@ -60,7 +60,10 @@ def proof_of_modes() -> Iterable[Check]:
     """The layer's diagonal modes, tasks w I and diag(w), for symbolic N and d."""
     for law in ("scalar", "diagonal"):
         for what, difference in layer.diagonal_modes(law).items():
-            yield identity(f"{what} on the diagonal, law {law}", difference)
+            yield identity(
+                f"{what} on the diagonal is the coupled rate (corrected 9, 10), law {law}",
+                difference,
+            )
 
 
 def _proof_for_one_mode() -> Iterable[Check]:
@@ -255,7 +258,7 @@ EQ11_IID = Claim(
     property=Property(ANY, lambda c: _at_published_fixed_point(c, "iid")),
     assumes=("task entries are independent", "p2 is a multiple of the identity"),
     derivation=lambda: [
-        identity(f"{what}, iid entries", difference)
+        identity(f"{what} has the factor 1 - p q_a s_inf_a in each mode, iid entries", difference)
         for what, difference in layer.shared_scale().items()
     ],
     variants=(

@@ -46,11 +46,11 @@ GLOSSARY = {
         "x_n, y_n = w . x_n: the N tokens and labels of a context, w ~ N(0, I) fresh for each; "
         "x_q: the query; beta = (1/N) sum_n y_n x_n"
     ),
-    r"\bA\b|A_|heads?\b|\b[vkqUKQ]_|\bpair\b": (
+    r"A_|heads?\b|\b[vkqUKQ]_|\bpair\b": (
         "heads: value weight v_h, and a key-query block U_h (merged, ATTN_M) or R keys k_hr and "
         "queries q_hr (separate, ATTN_S)"
     ),
-    r"\bA\b|A_": (
+    r"\bA(?=[*=_^,;:.)]| [=*GBML(]|\\| is | at | in | only)|beta\^T A|A_|tr\(?A|in A\b": (
         "A: sum_h v_h U_h or sum_h v_h sum_r k_hr q_hr^T; linear attention predicts beta^T A x_q"
     ),
     r"\bG\b|\bB\b": (

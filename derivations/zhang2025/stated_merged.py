@@ -52,6 +52,12 @@ def _at_zero(state: Any, L: Array) -> dict[str, Array]:
     return {"v": np.zeros(len(U)), "U": U - along[:, None, None] * square}
 
 
+def _proof_of_two_points() -> Iterable[Check]:
+    """The rates, G at A diagonal in the eigenvectors, and that G has one zero."""
+    yield from probes.proof(merged.fixed_points)()
+    yield from _proof_of_minimum()
+
+
 FIXED_POINTS = Claim(
     id="zhang2025.merged-fixed-points",
     source=f"{NOTE}, loss landscape of ATTN_M, read in function space",
@@ -62,7 +68,7 @@ FIXED_POINTS = Claim(
     ),
     property=Property(_small_layers, _rests_hold, examples=25),
     assumes=("Lambda is invertible",),
-    derivation=probes.proof(merged.fixed_points),
+    derivation=_proof_of_two_points,
     variants=(
         Variant(
             "N off by one in A*",
@@ -74,8 +80,9 @@ FIXED_POINTS = Claim(
         ),
     ),
     explanation=(
-        "If one v_h is not zero, G must vanish, a linear equation in A with the one solution A*; "
-        "otherwise all v_h are zero and so is A."
+        "If one v_h is not zero, G must vanish, a linear equation in A with the one solution A* (G "
+        "changes by -B (A - C) L between A and any C, and B and L are invertible); otherwise all "
+        "v_h are zero and so is A."
     ),
 )
 
@@ -231,7 +238,9 @@ def _proof_of_minimum() -> Iterable[Check]:
     trace = ok.einsum("ii->", L)
     curved = (1 + 1 / N) * ok.einsum("ij,jk,kl,lm->im", L, L, step, L)
     curved = curved + ok.einsum(",ij,jk,kl->il", trace, L, step, L) / N
-    yield identity("G(A) - G(C) + B (A - C) L", G - G.substitute({A: other * 1}) + curved)
+    yield identity(
+        "G(A) - G(C) + B (A - C) L = 0 for any A, C", G - G.substitute({A: other * 1}) + curved
+    )
 
 
 ESCAPE = Claim(

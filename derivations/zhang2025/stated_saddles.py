@@ -234,7 +234,9 @@ DEGENERATE = Claim(
         "head with v != 0 and k = q = 0 does (k and q grow at rate v lambda^2). A learned head "
         "can also turn: towards an eigenvector u of larger eigenvalue than its own that costs "
         "nothing up to second order, and the curvature is negative. So the points M_m on the way "
-        "are degenerate, while those with a leading eigenvector left out are strict saddles."
+        "are degenerate, while those with a leading eigenvector left out are strict saddles. The "
+        "derivation treats one head and one direction at a time: different heads and directions "
+        "change different entries of A, so that they add up, and among learned ones G vanishes."
     ),
     run="""\
 import numpy as np, odekit as ok

@@ -127,6 +127,10 @@ COUNT = Claim(
         r"A_S = \sum_{d\in S}\frac{e_d e_d^\top}{\lambda_d c_d},\quad S\subseteq\{1,\dots,D\},"
         r"\qquad c_d = 1+\frac{1+\operatorname{tr}\Lambda/\lambda_d}{N}",
     ),
+    symbols=(
+        "M = (1 + 1/N) L + (tr L/N) I, so that B = L M; S: a set of eigenvectors",
+        "turn: a test direction that is no eigenvector, rests along which count if rates vanish",
+    ),
     property=Property(_landscapes, _count_holds, examples=30),
     assumes=("Lambda is invertible",),
     needs=(
