@@ -18,6 +18,7 @@ METHODS = {
     "P": ("auto",),
 }
 
+PATIENCE = ok.Limits(steps=100_000)  # far beyond what a sensible choice takes
 METHODS_SMALL = ("auto", "Rodas5P", "LSODA")
 
 
@@ -54,7 +55,9 @@ def tools(p: Problem) -> list[Tool]:
     def tool(method: str) -> Tool:
         def solve(rtol: float, atol: float) -> ok.Solution:
             tolerance = ok.Tolerance(relative=rtol, absolute=atol)
-            return ok.solve(compiled, y0, p.times, params, method=method, tolerance=tolerance)
+            return ok.solve(
+                compiled, y0, p.times, params, method=method, tolerance=tolerance, limits=PATIENCE
+            )
 
         return Tool(f"odekit {method}", solve, lambda solution: solution.loss)
 

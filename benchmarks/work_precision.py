@@ -149,7 +149,8 @@ def scan(p: Problem, tool: Tool, truth: np.ndarray, slow: float, quick: bool) ->
         if isinstance(point, str):
             found.failures.append(point)
             return time.process_time() - begun < slow
-        found.points.append(point)
+        if point.seconds < slow:
+            found.points.append(point)
         return point.seconds < slow
 
     for power in np.arange(-math.log10(LOOSEST), -math.log10(TIGHTEST) + step / 2, step):

@@ -16,6 +16,7 @@ from benchmarks.hand_written import Problem
 
 Solve = Callable[[float, float], np.ndarray]
 
+MOST_CALLS = 500_000
 STUCK = 20_000
 """Steps between two outputs after which a multistep method is stuck on its own rounding."""
 
@@ -61,7 +62,7 @@ def cyrk(method: str) -> Callable[[Problem], Solve]:
             result = pysolve_ivp(
                 field, (0.0, problem.t_end), problem.y0, method=method, t_eval=problem.times,
                 args=(problem.p,), rtol=rtol, atol=atol, pass_dy_as_arg=True,
-                max_num_steps=10**6,
+                max_num_steps=10**5 if method == "LSODA" else 10**6,
             )  # fmt: skip
             return result.y.T
 
@@ -76,7 +77,13 @@ def scipy(method: str) -> Callable[[Problem], Solve]:
 
         n = problem.y0.size
 
+        left = 0
+
         def field(t: float, y: np.ndarray) -> np.ndarray:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise RuntimeError(f"more than {MOST_CALLS} right-hand sides")
             out = np.empty(n)
             problem.rhs(t, y, problem.p, out)
             return out
@@ -89,6 +96,8 @@ def scipy(method: str) -> Callable[[Problem], Solve]:
         options: dict[str, Any] = {"jac": jacobian} if method in {"LSODA", "Radau", "BDF"} else {}
 
         def solve(rtol: float, atol: float) -> np.ndarray:
+            nonlocal left
+            left = MOST_CALLS
             return solve_ivp(
                 field, (0.0, problem.t_end), problem.y0, method, problem.times, rtol=rtol,
                 atol=atol, **options,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -35,9 +37,9 @@ def _solver(
         options["jacfn"] = derivative
 
     def solve(rtol: float, atol: float) -> np.ndarray:
-        solution = CVODE(field, rtol=rtol, atol=atol, max_num_steps=10**5, **options).solve(
-            grid, y0
-        )
+        solver = CVODE(field, rtol=rtol, atol=atol, max_num_steps=10**5, **options)
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints its failures
+            solution = solver.solve(grid, y0)
         if not solution.success:
             raise RuntimeError(solution.message)
         return solution.y[1:]
