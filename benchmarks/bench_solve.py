@@ -15,6 +15,7 @@ picture a problem.
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,6 +89,7 @@ def compare(name: str, rounds: int, wanted: list[str], quick: bool) -> Result:
             continue
         reason = "not installed" if peer.package in lacking else peer.unfit(p)
         if not reason:
+            print(f"{name}: preparing {peer.name}", file=sys.stderr, flush=True)
             try:
                 tools.append(_judged(p, Tool(peer.name, peer.make(p), p.loss)))
             except Exception as failure:  # noqa: BLE001  a peer that fails is reported

@@ -197,6 +197,7 @@ def measure(
     scans: dict[str, Scan] = {}
     slow = SLOW_MOST
     for tool in tools:
+        print(f"{p.name}: {tool.name}", file=sys.stderr, flush=True)
         scans[tool.name] = scan(p, tool, truth, slow, quick)
         if tool is tools[0]:
             own = max((point.seconds for point in scans[tool.name].points), default=SLOW_MOST)
