@@ -6,6 +6,9 @@ import os
 
 import numpy as np
 
+from odekit.errors import SolveError
+from odekit.solution.status import Status
+
 FLAG = "ODEKIT_TEST_SWEEP_DIES"
 
 
@@ -16,4 +19,16 @@ def sums(a, b, shift=0):
 def deadly(a):
     if a == 3 and FLAG in os.environ:
         os._exit(9)
+    return {"square": a * a}
+
+
+class Stopped:
+    """What a run holds that Ctrl-C ended."""
+
+    status = Status.interrupted
+
+
+def interrupted(a):
+    if a == 2 and FLAG in os.environ:
+        raise SolveError("Interrupted at t = 1.", Stopped())
     return {"square": a * a}

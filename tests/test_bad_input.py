@@ -155,3 +155,43 @@ def test_states_called_like_the_run_s_own_axes() -> None:
     assert np.array_equal(data["t"].values, run["t"])
     assert np.array_equal(data["loss"].values, run["loss"])
     assert np.array_equal(data["loss_"].values, run.loss)
+
+
+P, Q = sp.symbols("p q", real=True)
+OSCILLATOR = ok.vector_field({P: -a * Q, Q: P}, parameters=(a,))
+AT = {"p": 1.0, "q": 0.0}
+HUGE = 10**400
+ASKED: dict[str, Callable[[], object]] = {
+    "events of parts with steps of their own": lambda: ok.solve(
+        OSCILLATOR, AT, 3.0, {"a": 2.0}, method="Rodas5P-blocks", events=ok.Crossing("p", 0.0)
+    ),
+    "parts of a dense Jacobian": lambda: ok.solve(
+        MERGED,
+        {"v": np.ones(1), "U": np.ones((1, 2, 2))},
+        1.0,
+        GOOD,
+        method="Rodas5P-blocks",
+    ),
+    "half a step": lambda: ok.Limits(steps=1.5),
+    "endless steps": lambda: ok.Limits(steps=np.inf),  # type: ignore[arg-type]
+    "steps past an integer": lambda: ok.Limits(steps=2**70),
+    "huge seconds": lambda: ok.Limits(seconds=HUGE),
+    "a huge state": lambda: ok.solve(OSCILLATOR, {"p": HUGE, "q": 0}, 1.0, {"a": 1.0}),
+    "a huge end": lambda: ok.solve(OSCILLATOR, AT, HUGE, {"a": 1.0}),
+    "a huge tolerance": lambda: ok.Tolerance(absolute=HUGE),
+    "a huge level": lambda: ok.Crossing("p", HUGE),
+    "a slope in words": lambda: ok.Plateau("0.1"),  # type: ignore[arg-type]
+    "a complex direction": lambda: ok.sensitivities(
+        OSCILLATOR, AT, 1.0, {"a": 1.0}, to=[ok.Direction("d", params={"a": 1j})]
+    ),
+    "a direction without names": lambda: ok.sensitivities(
+        OSCILLATOR, AT, 1.0, {"a": 1.0}, to=[ok.Direction("d", states=[1, 2])]
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED.keys())
+def test_what_no_run_can_mean_ends_in_one_line(asked: Callable[[], object]) -> None:
+    with pytest.raises(ok.errors.InputError) as caught:
+        asked()
+    assert "\n" not in str(caught.value)

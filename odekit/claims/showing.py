@@ -21,9 +21,10 @@ _MEANING = {
 
 def table(claims: Sequence[Claim], verdicts: Sequence[Verdict]) -> Any:
     """A rich table: id, verdict, statement."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    rows = Table("claim", "verdict", "statement", box=None)
+    # An id is to be copied: it is never cut short.
+    rows = Table(Column("claim", no_wrap=True, overflow="ignore"), "verdict", "statement", box=None)
     for claim, verdict in zip(claims, verdicts, strict=True):
         rows.add_row(claim.id, verdict.status, claim.says)
     return rows

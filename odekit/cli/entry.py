@@ -43,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         return _say(str(error), 2)
     except OdekitError as error:
-        return _say(str(error), 3)
+        status = getattr(getattr(error, "solution", None), "status", None)
+        return _say(str(error), 130 if getattr(status, "name", "") == "interrupted" else 3)
     except OSError as error:  # a file that is not there, a folder that cannot be written
         place = f"{error.filename}: " if error.filename else ""
         return _say(f"{place}{error.strerror or error}", 2)

@@ -78,6 +78,8 @@ def problem_from(source: str, **options: Any) -> Problem:
     for key, value in options.items():
         if isinstance(value, dict):
             held: Any = document.get(key, {})
+            if not isinstance(held, dict):
+                raise InputError(f"{source}: {key!r} must be a table, got {held!r}.")
             value = {**held, **value}
         if value != {}:
             document[key] = value

@@ -293,9 +293,9 @@ def _real(kind: str, name: str, value: Any) -> NDArray[np.float64]:
         array = np.asarray(value)
         if array.dtype.kind == "O":  # SymPy numbers, fractions
             array = array.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(
-            f"{kind.capitalize()} {name!r} is not a numeric array (got "
+            f"{kind.capitalize()} {name!r} is not an array of numbers that float64 holds (got "
             f"{type(value).__name__}); give numbers."
         ) from None
     if array.dtype.kind not in "biuf":

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from odekit.errors import InputError
 from odekit.integrate.collect import Pieces, Steps
 from odekit.integrate.compiled import slots
 from odekit.integrate.compiled.components import classes_of
@@ -324,7 +325,16 @@ def run_blocks(task: Task) -> Outcome:
     Outcome
     """
     compiled = task.compiled
-    assert compiled.pattern is not None
+    if compiled.pattern is None or not compiled.has_jacobian or not compiled.autonomous:
+        raise InputError(
+            "Rodas5P-blocks needs a field without explicit time whose Jacobian falls into parts, "
+            "and this one is not known to; use method='Rodas5P' or 'auto'."
+        )
+    if task.watcher is not None:
+        raise InputError(
+            "Rodas5P-blocks finds no events: its parts have steps of their own; use "
+            "method='Rodas5P' or 'auto'."
+        )
     times, notes = task.outputs, []
     if times is None:
         share = np.logspace(-6, 0, 200)

@@ -177,11 +177,22 @@ def _complete(direction: Direction, layout: Layout) -> Direction:
         ("parameter", direction.params, layout.parameters),
     ):
         shapes, own = dict(entries), {}
+        if not isinstance(changes, Mapping):
+            raise InputError(
+                f"Direction {direction.label!r}: the {kind}s' changes must be a mapping from name "
+                f"to array, got {type(changes).__name__}."
+            )
         for name, change in changes.items():
             key = str(getattr(name, "name", name))
             if key not in shapes:
                 raise unknown_name(kind, key, shapes)
-            array = np.asarray(change, dtype=np.float64)
+            try:
+                array = np.asarray(change, dtype=np.float64)
+            except (TypeError, ValueError, OverflowError):
+                raise InputError(
+                    f"Direction {direction.label!r} changes {key!r} by something that is no array "
+                    f"of numbers; give finite numbers of shape {shapes[key]}."
+                ) from None
             if array.shape != shapes[key] or not bool(np.isfinite(array).all()):
                 raise InputError(
                     f"Direction {direction.label!r} changes {key!r} by an array of shape "

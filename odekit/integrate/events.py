@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from odekit.errors import InputError
@@ -49,7 +50,7 @@ class Crossing:
             )
         try:
             level = float(self.level)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InputError(
                 f"The level of a crossing must be a number, got {self.level!r}."
             ) from None
@@ -91,6 +92,10 @@ class Plateau:
     label: str = "plateau"
 
     def __post_init__(self) -> None:
+        given: dict[str, Any] = {"slope": self.slope, "least ratio": self.lasting}
+        for name, value in given.items():
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise InputError(f"The {name} of a plateau must be a number, got {value!r}.")
         if not self.slope > 0:
             raise InputError(f"The slope of a plateau must be positive, got {self.slope!r}.")
         if not self.lasting >= 1:

@@ -26,12 +26,20 @@ of the scale at the first output) is off by its own size and Van der Pol's slow 
 with 1e-8 both are below 1e-7, for 10 to 20 % more steps on the saddle problems."""
 
 
+LARGEST = 10**18
+"""Whole numbers up to here fit what counts in compiled loops."""
+
+
 def _check_numbers(options: object, *names: str) -> None:
     for name in names:
         value = getattr(options, name)
         optional = options.__class__.__dataclass_fields__[name].default is None  # type: ignore[attr-defined]
         if value is None and optional:
             continue
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise InputError(
+                f"{type(options).__name__}({name}=...) must lie below {LARGEST:.0e} in size."
+            )
         if not isinstance(value, bool) and isinstance(value, Real):
             continue
         raise InputError(f"{type(options).__name__}({name}=...) must be a number, got {value!r}.")
@@ -185,8 +193,10 @@ class Limits:
 
     def __post_init__(self) -> None:
         _check_numbers(self, "steps", "seconds", "blow_up")
-        if not self.steps >= 1:
-            raise InputError(f"Limits(steps=...) must be at least 1, got {self.steps!r}.")
+        if not (self.steps >= 1 and self.steps == int(min(self.steps, LARGEST))):
+            raise InputError(
+                f"Limits(steps=...) must be a whole number of at least 1, got {self.steps!r}."
+            )
         if self.seconds is not None and not self.seconds > 0:
             raise InputError(f"Limits(seconds=...) must be positive, got {self.seconds!r}.")
         if not 0 < self.blow_up <= 1e150:

@@ -62,9 +62,10 @@ def _real(value: Any, what: str) -> Array:
         array = np.asarray(value)
         if array.dtype.kind == "O":
             array = array.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(
-            f"{what} must be a number or an array of numbers, got {type(value).__name__}."
+            f"{what} must be a number or an array of numbers that float64 holds, got "
+            f"{type(value).__name__}."
         ) from None
     if array.dtype.kind not in "iuf":
         raise InputError(f"{what} must be real, got entries of type {array.dtype}.")

@@ -206,6 +206,7 @@ def compare(
         raise InputError(f"confidence must be at least 0.5 and below 1, got {confidence!r}.")
     if not trained or not all(isinstance(run, Solution) for run in trained):
         raise InputError("compare needs at least one training run, each a Solution.")
+    _refuse_repeated(trained)
     if not isinstance(flow_solution, Solution):
         raise InputError(
             f"compare takes the flow's Solution first, got {type(flow_solution).__name__}."
@@ -230,6 +231,20 @@ def compare(
         slope=slope,
         order=order,
     )
+
+
+def _refuse_repeated(runs: Sequence[Solution]) -> None:
+    """Runs of one seed and one configuration are one run, which counts once."""
+    seen: dict[str, int] = {}
+    for k, run in enumerate(runs):
+        own = run.stats.get("configuration", {})
+        seeded = isinstance(own, Mapping) and own.get("seed") is not None
+        first = seen.setdefault(repr(own) if seeded else f"object {id(run)}", k)
+        if first != k:
+            raise InputError(
+                f"Runs {first} and {k} are the same run (one seed, one configuration), which "
+                "counts once; give each run a seed of its own."
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from odekit.errors import InputError, OdekitError
+from odekit.errors import InputError, OdekitError, SolveError
+from odekit.solution.status import Status
 from odekit.sweep.crew import Crew, crew_for
 from odekit.sweep.plan import Run, Sweep
 from odekit.sweep.progress import Progress
@@ -110,6 +111,11 @@ def run_chunk(
         began = time.perf_counter()
         try:
             found, reason = quantities(task(**arguments)), ""
+        except SolveError as error:
+            if getattr(error.solution, "status", None) is Status.interrupted:
+                # Ctrl-C reached the run: the sweep ends, and the run stays missing.
+                raise KeyboardInterrupt from error
+            found, reason = {}, _reason(error)
         except Exception as error:
             found, reason = {}, _reason(error)
         outcomes.append(Outcome(key, found, reason, time.perf_counter() - began))

@@ -33,7 +33,7 @@ def read_array(value: Any, name: str) -> Array:
         raise InputError(f"{name} is {kind}; give a number or an array")
     try:
         numbers = np.asarray(array, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"{name} is {type(value).__name__}; give a number or an array") from None
     if not np.all(np.isfinite(numbers)):
         raise InputError(f"{name} holds NaN or infinity; give finite numbers")

@@ -220,3 +220,11 @@ def test_runs_that_cannot_be_matched_are_refused():
         sim.compare(flow, run, confidence=1.0)
     with pytest.raises(InputError, match="lost its field"):
         sim.compare(replace(flow, field=None), run)
+
+
+def test_one_run_given_twice_is_refused():
+    y0 = sim.initial(MODEL, 0.5, 2)
+    flow = ok.solve(MODEL.flow, y0, 3.0, PARAMS)
+    one = population(y0, lr=0.05, steps=30)
+    with pytest.raises(InputError, match="Runs 0 and 2 are the same run"):
+        sim.compare(flow, [one, population(y0, lr=0.025, steps=60), one])

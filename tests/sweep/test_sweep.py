@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sweep_tasks import FLAG, deadly, sums
+from sweep_tasks import FLAG, deadly, interrupted, sums
 
 import odekit as ok
 from odekit import sweep
@@ -374,3 +374,13 @@ def test_an_interrupt_keeps_what_was_done(tmp_path):
     assert sweep.load(tmp_path / "s").status.count("done") == 3
     assert threading.active_count() < 20
     assert json.loads(json.dumps(sweep.load(tmp_path / "s").points[0])) == {"a": 1, "b": 10.0}
+
+
+def test_an_interrupted_run_ends_the_sweep_and_stays_missing(tmp_path, monkeypatch):
+    plan = sweep.grid(interrupted, {"a": [1, 2, 3]})
+    monkeypatch.setenv(FLAG, "1")
+    with pytest.raises(KeyboardInterrupt):
+        sweep.run(plan, tmp_path / "s", workers=1)
+    monkeypatch.delenv(FLAG)
+    results = sweep.run(plan, tmp_path / "s", workers=1, resume=True)
+    assert list(results.to_xarray()["square"].values) == [1, 4, 9]
