@@ -417,7 +417,7 @@ def problem(name: str, std: float | None = None) -> Problem:
         "S4": lambda: separate("S4", 4, 4, std or 1e-2, 2e4, four),
         "S4tiny": lambda: separate("S4tiny", 4, 4, 1e-3, 2e5, four),
         "S8": lambda: separate("S8", 8, 9, 1e-2, 8000.0),
-        "S32": lambda: separate("S32", 32, 32, 1e-2, 13000.0),
+        "S32": lambda: separate("S32", 32, 32, 1e-2, 1.3e5),
         "M4": lambda: merged("M4", 4, 8, 1e-2, 450.0),
         "M32": lambda: merged("M32", 32, 8, 1e-2, 120.0),
         "P16": lambda: modes("P16", 16),
