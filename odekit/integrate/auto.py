@@ -16,9 +16,10 @@ square root (PERFORMANCE: 57 L-stable steps a decade)."""
 LARGEST_DENSE = 200
 """States up to here afford a dense factorisation a step."""
 
-TIGHT = 3e-9
+TIGHT, TIGHT_LARGE, LARGE = 3e-9, 1e-7, 1000
 """Relative tolerance below which order eight is cheaper than order five where accuracy limits the
-step (`python -m benchmarks.bench_solve`: separate at D = 4 and 8; the merged drop sits between)."""
+step (`python -m benchmarks.bench_solve`: separate at D = 4 and 8; the merged drop sits between);
+and that of large states, where calls cost more than the steps around them (separate, D = 32)."""
 
 LARGEST_BLOCK = 8
 FEWEST_BLOCKS = 4
@@ -60,7 +61,7 @@ def choose(task: Task, tolerance: Tolerance) -> tuple[Method, str]:
     if compiled.symmetric:
         plain = METHODS["Tsit5-ROCK4"]
         relative = tolerance.relative_for(compiled.layout, task.y0, plain.relative)
-        if relative < TIGHT:
+        if relative < (TIGHT if n < LARGE else TIGHT_LARGE):
             return METHODS["DOP853-ROCK4"], (
                 "the Jacobian is symmetric: a stabilised method takes over where stability limits "
                 f"DOP853, the cheaper plain method at a relative tolerance of {relative:.1g}"
